@@ -1,2 +1,78 @@
-//! Chores.
-fn main() {}
+//! The project's chores: `cargo xtask test`.
+//!
+//! Standard library only, because this crate is compiled first on every fresh
+//! machine and everything else waits for it.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a chore talks to the person who started it"
+)]
+
+mod apt;
+mod report;
+mod shell;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <chore>
+
+  test             install what the tests need and is missing, then run every
+                   test and every example
+  test --quick     unit and integration tests only; installs nothing, and a
+                   test whose tool is missing may skip
+";
+
+#[derive(Debug, PartialEq, Eq)]
+enum Chore {
+    Help,
+    Test { quick: bool },
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some(chore) = chore(&words) else {
+        eprint!("unknown chore: {}\n\n{USAGE}", words.join(" "));
+        return ExitCode::from(2);
+    };
+    let succeeded = match chore {
+        Chore::Help => {
+            print!("{USAGE}");
+            true
+        }
+        Chore::Test { quick } => test::test(quick),
+    };
+    if succeeded {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn chore(words: &[&str]) -> Option<Chore> {
+    match words {
+        [] | ["help" | "-h" | "--help"] | [_, "-h" | "--help"] => Some(Chore::Help),
+        ["test"] => Some(Chore::Test { quick: false }),
+        ["test", "--quick"] => Some(Chore::Test { quick: true }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_arguments_ask_for_help() {
+        assert_eq!(chore(&[]), Some(Chore::Help));
+        assert_eq!(chore(&["test", "--help"]), Some(Chore::Help));
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused() {
+        assert_eq!(chore(&["test", "--quik"]), None);
+    }
+}

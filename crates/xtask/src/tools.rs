@@ -1,0 +1,103 @@
+//! The programs and files that tests need and cargo cannot bring.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One thing a test needs, and how it comes onto a Debian or Ubuntu machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tool {
+    /// How to see that it is there: a program's name, or a path in which `*`
+    /// stands for any one directory.
+    pub(crate) sign: &'static str,
+    /// The package that brings it.
+    pub(crate) package: &'static str,
+    /// The ring of tests that needs it.
+    pub(crate) ring: &'static str,
+}
+
+/// Everything the tests need. A test that starts a new program adds its line.
+pub(crate) const TOOLS: &[Tool] = &[
+    tool("sqlite3", "sqlite3", "conformance"),
+    tool("flock", "util-linux", "cli"),
+];
+
+/// The tools of the table that this machine does not have.
+pub(crate) fn missing(tools: &[Tool]) -> Vec<Tool> {
+    let directories = search_path();
+    let is_missing = |tool: &&Tool| !is_there(tool.sign, &directories);
+    tools.iter().filter(is_missing).copied().collect()
+}
+
+/// The file of a program, if the search path has it.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let files = search_path().into_iter().map(|folder| folder.join(name));
+    files.into_iter().find(|file| file.is_file())
+}
+
+const fn tool(sign: &'static str, package: &'static str, ring: &'static str) -> Tool {
+    Tool {
+        sign,
+        package,
+        ring,
+    }
+}
+
+/// Servers live in `sbin`, which an ordinary user's search path leaves out.
+fn search_path() -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let servers = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    env::split_paths(&path).chain(servers).collect()
+}
+
+fn is_there(sign: &str, directories: &[PathBuf]) -> bool {
+    if sign.contains('/') {
+        return matches(Path::new("/"), sign.trim_start_matches('/'));
+    }
+    directories.iter().any(|folder| folder.join(sign).is_file())
+}
+
+/// Whether something below the folder has a path of this pattern.
+fn matches(folder: &Path, pattern: &str) -> bool {
+    let (first, rest) = pattern.split_once('/').unwrap_or((pattern, ""));
+    let candidates = if first == "*" {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    } else {
+        vec![folder.join(first)]
+    };
+    candidates
+        .iter()
+        .any(|candidate| candidate.exists() && (rest.is_empty() || matches(candidate, rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_for_on_the_search_path() {
+        let folders = [PathBuf::from("/nowhere"), PathBuf::from("/bin")];
+        assert!(is_there("sh", &folders));
+        assert!(!is_there("sh", &folders[..1]));
+        assert!(program("sh").is_some());
+    }
+
+    #[test]
+    fn a_star_stands_for_any_one_directory() {
+        let crates = crate::shell::root().join("crates");
+        let sign = |rest: &str| format!("{}/{rest}", crates.display());
+        assert!(is_there(&sign("xtask/Cargo.toml"), &[]));
+        assert!(is_there(&sign("*/src/tools.rs"), &[]));
+        assert!(!is_there(&sign("*/tools.rs"), &[]));
+    }
+
+    #[test]
+    fn what_is_there_is_not_missing() {
+        let there = tool("sh", "dash", "cli");
+        let absent = tool("no-such-program", "none", "cli");
+        let missing = missing(&[there, absent]);
+        assert_eq!(missing.len(), 1);
+        assert_eq!(missing[0].sign, "no-such-program");
+    }
+}
