@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask test`.
+//! The project's chores: `cargo xtask test` and `verify`.
 //!
 //! Standard library only, because this crate is compiled first on every fresh
 //! machine and everything else waits for it.
@@ -9,10 +9,16 @@
 )]
 
 mod apt;
+mod deny;
+mod files;
+mod links;
+mod manifest;
 mod report;
+mod rules;
 mod shell;
 mod test;
 mod tools;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -23,12 +29,15 @@ usage: cargo xtask <chore>
                    test and every example
   test --quick     unit and integration tests only; installs nothing, and a
                    test whose tool is missing may skip
+  verify           formatting, lints for every feature, docs, licences, links
+                   and house rules; changes nothing
 ";
 
 #[derive(Debug, PartialEq, Eq)]
 enum Chore {
     Help,
     Test { quick: bool },
+    Verify,
 }
 
 fn main() -> ExitCode {
@@ -44,6 +53,7 @@ fn main() -> ExitCode {
             true
         }
         Chore::Test { quick } => test::test(quick),
+        Chore::Verify => verify::verify(),
     };
     if succeeded {
         ExitCode::SUCCESS
@@ -57,6 +67,7 @@ fn chore(words: &[&str]) -> Option<Chore> {
         [] | ["help" | "-h" | "--help"] | [_, "-h" | "--help"] => Some(Chore::Help),
         ["test"] => Some(Chore::Test { quick: false }),
         ["test", "--quick"] => Some(Chore::Test { quick: true }),
+        ["verify"] => Some(Chore::Verify),
         _ => None,
     }
 }
@@ -74,5 +85,6 @@ mod tests {
     #[test]
     fn an_unknown_option_is_refused() {
         assert_eq!(chore(&["test", "--quik"]), None);
+        assert_eq!(chore(&["verify", "--quick"]), None);
     }
 }
