@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask test` and `verify`.
+//! The project's chores: `cargo xtask test`, `verify` and `fix`.
 //!
 //! Standard library only, because this crate is compiled first on every fresh
 //! machine and everything else waits for it.
@@ -11,6 +11,7 @@
 mod apt;
 mod deny;
 mod files;
+mod fix;
 mod links;
 mod manifest;
 mod report;
@@ -31,6 +32,7 @@ usage: cargo xtask <chore>
                    test whose tool is missing may skip
   verify           formatting, lints for every feature, docs, licences, links
                    and house rules; changes nothing
+  fix              format, and apply what the lints suggest
 ";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +40,7 @@ enum Chore {
     Help,
     Test { quick: bool },
     Verify,
+    Fix,
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         }
         Chore::Test { quick } => test::test(quick),
         Chore::Verify => verify::verify(),
+        Chore::Fix => fix::fix(),
     };
     if succeeded {
         ExitCode::SUCCESS
@@ -68,6 +72,7 @@ fn chore(words: &[&str]) -> Option<Chore> {
         ["test"] => Some(Chore::Test { quick: false }),
         ["test", "--quick"] => Some(Chore::Test { quick: true }),
         ["verify"] => Some(Chore::Verify),
+        ["fix"] => Some(Chore::Fix),
         _ => None,
     }
 }

@@ -1,0 +1,14 @@
+//! `cargo xtask fix`: what a machine can put right.
+
+use crate::report::Report;
+use crate::shell::{cargo, run};
+
+/// Applies what the lints suggest, then formats; says whether it all worked.
+pub(crate) fn fix() -> bool {
+    let clippy =
+        "clippy --fix --allow-dirty --allow-staged --workspace --all-targets --all-features";
+    let mut report = Report::new("fix");
+    report.step("lints", || run(&mut cargo(clippy.split(' '))));
+    report.step("formatting", || run(&mut cargo(["fmt", "--all"])));
+    report.finish()
+}
