@@ -11,15 +11,14 @@
 use std::ops::{Add, Sub};
 use std::time::{Duration, SystemTime};
 
+#[cfg(target_os = "linux")]
+use tokio::net::unix::pipe::Receiver;
+
 /// A point in time: how long after the clock's start it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Duration);
 
 impl Moment {
-    pub(crate) const fn at(since_start: Duration) -> Self {
-        Self(since_start)
-    }
-
     pub(crate) fn nanos(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -130,11 +129,12 @@ async fn sleep_until_boot_time(moment: Moment) {
 }
 
 #[cfg(target_os = "linux")]
-fn kernel_timer(moment: Moment) -> std::io::Result<tokio::io::unix::AsyncFd<rustix::fd::OwnedFd>> {
+fn kernel_timer(moment: Moment) -> std::io::Result<Receiver> {
     use rustix::time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
         timerfd_settime,
     };
+
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
     // A zero time would disarm the timer; a past one rings at once.
@@ -152,7 +152,9 @@ fn kernel_timer(moment: Moment) -> std::io::Result<tokio::io::unix::AsyncFd<rust
         it_value: value,
     };
     timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &spec)?;
-    tokio::io::unix::AsyncFd::with_interest(timer, tokio::io::Interest::READABLE)
+    // The runtime only waits until it can be read, which it does alike for a
+    // pipe and for a timer.
+    Receiver::from_owned_fd_unchecked(timer)
 }
 
 #[cfg(test)]

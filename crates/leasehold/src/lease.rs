@@ -98,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn at(millis: u64) -> Moment {
-        Moment::at(Duration::from_millis(millis))
+        Moment::from_nanos(millis * 1_000_000)
     }
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)

@@ -1,23 +1,77 @@
-//! Distributed locks.
+//! Distributed locks done right: one API on the store you already run, a
+//! fencing token on every grant, and a loss that is told *before* another can
+//! hold.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> leasehold::Result<()> {
+//! let session = leasehold::connect("memory:").await?; // or "sqlite:locks.db"
+//! let guard = session.mutex("jobs/nightly").lock().await?;
+//! let receipt = guard.run(|token| async move { format!("done under {token}") }).await?;
+//! println!("{receipt}");
+//! guard.release().await
+//! # }
+//! ```
+//!
+//! A lock is a queue of claims kept in a store. A claim lives as long as its
+//! session's lease; a watchdog keeps the lease alive and says *lost* before the
+//! store can give the claim away. A held claim is a [`Guard`].
 #![forbid(unsafe_code)]
+// Public through the crate root only.
+#![allow(clippy::module_name_repetitions)]
 
+pub mod blocking;
 pub mod engine;
 pub mod fence;
 pub mod rule;
 
+mod acquire;
 mod backoff;
 mod clock;
+mod config;
+mod core;
 mod error;
 mod guard;
+mod hold;
+mod inspector;
 mod lease;
+mod local;
+mod memory;
+mod multi;
+mod mutex;
 mod name;
 mod owner;
 mod promises;
 mod random;
+mod reaper;
+mod reentrant;
+mod rwlock;
+mod semaphore;
+mod session;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+mod sqlite;
+mod telemetry;
+mod watchdog;
 
+pub use config::parse_duration;
 pub use error::{Effect, Error, ErrorKind, Result};
 pub use fence::{Fence, Token};
-pub use guard::Lost;
+pub use guard::{Guard, Lost};
+pub use inspector::{Inspector, inspect};
+pub use memory::Memory;
+pub use multi::{Guards, LockAll};
+pub use mutex::Mutex;
 pub use name::Name;
 pub use owner::Owner;
 pub use promises::{Freed, Grade, Promises, Reach};
+pub use reentrant::Reentrant;
+pub use rwlock::RwLock;
+pub use semaphore::Semaphore;
+pub use session::{Session, connect, open_default};
+
+/// The URL of the store that [`open_default`] uses.
+///
+/// # Errors
+/// `Config` if there is no home directory to put it in.
+pub fn default_url() -> Result<String> {
+    config::default_url()
+}

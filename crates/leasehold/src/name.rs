@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The longest name, in bytes of UTF-8.
-pub const MAX_BYTES: usize = 512;
+pub(crate) const MAX_BYTES: usize = 512;
 
 /// A lock's name: UTF-8, 1 to 512 bytes, no control characters, case-sensitive.
 ///

@@ -1,0 +1,366 @@
+//! The one way to a hold, for every kind of lock and every store: ask, wait,
+//! ask again; believe only `Held`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff;
+use crate::clock::Moment;
+use crate::core::{Anchor, Core, Phase, Term};
+use crate::engine::{ClaimRef, Standing, Ticket, TicketId, Watch};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fence::{Fence, Token};
+use crate::guard::Guard;
+use crate::hold::{Claim, Hold, Limits, Stake};
+use crate::local::{Local, Place, Turn};
+use crate::name::Name;
+use crate::random::{random_u64, random_u128};
+use crate::reaper::{Errand, Withdrawal};
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct Want {
+    pub(crate) name: Name,
+    pub(crate) capacity: u32,
+    pub(crate) weight: u32,
+    pub(crate) limits: Limits,
+    pub(crate) label: Option<Arc<str>>,
+}
+
+/// How long to wait for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patience {
+    /// Not at all.
+    Try,
+    /// As long as it takes.
+    Wait,
+    /// Until then.
+    Until(Moment),
+}
+
+impl Patience {
+    pub(crate) fn within(core: &Core, longest: Duration) -> Self {
+        Self::Until(core.clock.now() + longest)
+    }
+}
+
+/// Gets what is wanted; `None` if it was only tried and is held elsewhere.
+///
+/// # Cancel safety
+/// Dropping the future gives up the place in the queue; nothing is left behind.
+pub(crate) async fn acquire(
+    anchor: &Arc<Anchor>,
+    want: &Want,
+    patience: Patience,
+) -> Result<Option<Guard>> {
+    let core = &anchor.core;
+    let asked = core.clock.now();
+    // Only where there is one holder at a time can tasks take turns on a claim.
+    let stake = if want.capacity == 1 {
+        in_turn(core, want, patience).await?
+    } else {
+        let mut seat = None;
+        let claim = seek(core, want, patience, &mut seat).await?;
+        claim.map(|claim| Stake { claim, turn: None })
+    };
+    Ok(stake.map(|stake| Guard::new(Hold::new(anchor.clone(), stake, want.limits, asked))))
+}
+
+async fn in_turn(core: &Arc<Core>, want: &Want, patience: Patience) -> Result<Option<Stake>> {
+    let Some(mut turn) = get_turn(core, want, patience).await? else {
+        return Ok(None);
+    };
+    if let Some(claim) = turn.take_held() {
+        return Ok(Some(Stake { claim, turn: Some(turn) }));
+    }
+    let claim = seek(core, want, patience, &mut turn.seeking).await?;
+    Ok(claim.map(|claim| Stake { claim, turn: Some(turn) }))
+}
+
+async fn get_turn(core: &Arc<Core>, want: &Want, patience: Patience) -> Result<Option<Turn>> {
+    if let Patience::Try = patience {
+        return Ok(Local::try_join(core, &want.name));
+    }
+    match Local::join(core, &want.name) {
+        Place::First(turn) => Ok(Some(turn)),
+        Place::InLine(turn) => match bounded(core, patience, None, turn).await {
+            // Turns are passed on, never dropped, while the session is open.
+            Ok(turn) => turn.map(Some).map_err(|_| core.closed_error(doing(want))),
+            Err(interrupt) => Err(interrupt.into_error(core, want, None)),
+        },
+    }
+}
+
+/// Seeks the claim in the store. The attempt lives in `seat`, where it stays if
+/// the future is dropped: its owner decides whether to pass it on or let it go.
+async fn seek(
+    core: &Arc<Core>,
+    want: &Want,
+    patience: Patience,
+    seat: &mut Option<Attempt>,
+) -> Result<Option<Claim>> {
+    let mut outage = Outage::default();
+    loop {
+        let now = core.clock.now();
+        if seat.as_ref().is_some_and(|attempt| attempt.term.is_over(now)) {
+            *seat = None;
+        }
+        let attempt = match seat {
+            Some(attempt) => attempt,
+            None => {
+                let term = open_term(core, want, patience, &outage).await?;
+                seat.insert(Attempt::new(core, want, patience, term))
+            }
+        };
+        let term = attempt.term.clone();
+        match bounded(core, patience, Some(&term), attempt.ask()).await {
+            Ok(Ok(Standing::Held { token })) => {
+                if let Some(claim) = seat.take().and_then(|attempt| attempt.granted(token)) {
+                    return Ok(Some(claim));
+                }
+            }
+            Ok(Ok(Standing::Waiting { .. })) => outage = Outage::default(),
+            Ok(Ok(Standing::Busy)) => {
+                seat.take().into_iter().for_each(Attempt::dissolve);
+                return Ok(None);
+            }
+            Ok(Ok(Standing::Gone)) => {
+                // The lease or the claim died while we waited. The watchdog
+                // finds out which; we enqueue anew, at the end of the queue.
+                tracing::info!(lock = %want.name, "the claim is gone while waiting; enqueued anew");
+                *seat = None;
+                core.doubt.notify_one();
+                outage.pause(core, patience, want).await?;
+            }
+            Ok(Err(error)) if error.is_passing() && !matches!(patience, Patience::Try) => {
+                outage.note(core, error);
+                if outage.is_too_long(core, patience) {
+                    *seat = None;
+                    return Err(outage.into_error());
+                }
+                outage.pause(core, patience, want).await?;
+            }
+            Ok(Err(error)) => {
+                *seat = None;
+                return Err(error);
+            }
+            Err(Interrupt::TermOver) => *seat = None,
+            Err(interrupt) => return Err(interrupt.into_error(core, want, outage.error)),
+        }
+    }
+}
+
+/// The session's lease, waiting for a new one if it was lost.
+async fn open_term(
+    core: &Arc<Core>,
+    want: &Want,
+    patience: Patience,
+    outage: &Outage,
+) -> Result<Arc<Term>> {
+    let mut phase = core.phase.subscribe();
+    loop {
+        match &*phase.borrow_and_update() {
+            Phase::Open(term) => return Ok(term.clone()),
+            Phase::Closed => return Err(core.closed_error(doing(want))),
+            Phase::Between => {}
+        }
+        let patience = match patience {
+            Patience::Until(_) => patience,
+            Patience::Try | Patience::Wait => Patience::within(core, core.settings.patience),
+        };
+        if let Err(interrupt) = bounded(core, patience, None, phase.changed()).await {
+            let error = outage.error.as_ref().map(|error| {
+                Error::new(error.kind(), doing(want), error.why()).effect_is(error.effect())
+            });
+            let why = "the session lost its lease and the store does not give a new one";
+            let error = error
+                .unwrap_or_else(|| Error::new(ErrorKind::Unavailable, doing(want), why));
+            return Err(interrupt.into_error(core, want, Some(error)));
+        }
+    }
+}
+
+fn doing(want: &Want) -> String {
+    format!("lock {}", want.name)
+}
+
+/// Why a request was cut short by us.
+enum Interrupt {
+    Deadline,
+    TermOver,
+    Closed,
+}
+
+impl Interrupt {
+    /// The trouble with the store, if that is why it took so long.
+    fn into_error(self, core: &Core, want: &Want, trouble: Option<Error>) -> Error {
+        match (self, trouble) {
+            (Self::Closed, _) => core.closed_error(doing(want)),
+            (_, Some(trouble)) => trouble,
+            (_, None) => Error::new(
+                ErrorKind::TimedOut,
+                doing(want),
+                "the lock is held elsewhere",
+            ),
+        }
+    }
+}
+
+/// The request, unless the deadline, the end of the lease or the end of the
+/// session comes first. The request is asked first, so an answer that is there
+/// at once costs no timer.
+async fn bounded<T>(
+    core: &Core,
+    patience: Patience,
+    term: Option<&Arc<Term>>,
+    request: impl Future<Output = T>,
+) -> Result<T, Interrupt> {
+    let deadline = async {
+        match patience {
+            Patience::Until(moment) => core.clock.sleep_until(moment).await,
+            Patience::Try => {
+                let limit = core.clock.now() + core.settings.patience;
+                core.clock.sleep_until(limit).await;
+            }
+            Patience::Wait => std::future::pending().await,
+        }
+    };
+    let term_over = async {
+        match term {
+            Some(term) => core.term_over(term).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = request => Ok(answer),
+        () = core.closed() => Err(Interrupt::Closed),
+        () = term_over => Err(Interrupt::TermOver),
+        () = deadline => Err(Interrupt::Deadline),
+    }
+}
+
+/// A claim on its way. Dropping it withdraws the claim, whatever became of it.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    core: Arc<Core>,
+    ticket: Ticket,
+    term: Arc<Term>,
+    /// What to watch, once the store has said so.
+    watch: Option<Watch>,
+    /// A request is, or was when we stopped listening, on its way.
+    is_asking: bool,
+    is_settled: bool,
+}
+
+impl Attempt {
+    fn new(core: &Arc<Core>, want: &Want, patience: Patience, term: Arc<Term>) -> Self {
+        let id = TicketId(random_u128());
+        let ticket = Ticket {
+            claim: ClaimRef { name: want.name.clone(), id },
+            lease: term.lease.id,
+            holder: random_u64(),
+            capacity: want.capacity,
+            weight: want.weight,
+            waits: !matches!(patience, Patience::Try),
+            label: want.label.clone(),
+        };
+        Self { core: core.clone(), ticket, term, watch: None, is_asking: false, is_settled: false }
+    }
+
+    /// Asks the store: for a place the first time and after trouble, else for
+    /// news.
+    async fn ask(&mut self) -> Result<Standing> {
+        let engine = &self.core.engine;
+        self.is_asking = true;
+        let answer = match self.watch.take() {
+            Some(watch) => engine.wait(&self.ticket, watch).await,
+            None => engine.enqueue(&self.ticket).await,
+        };
+        match &answer {
+            Ok(Standing::Waiting { watch, ahead }) => {
+                self.is_asking = false;
+                self.watch = Some(*watch);
+                tracing::trace!(lock = %self.ticket.claim.name, ahead, "waiting");
+            }
+            Ok(_) => self.is_asking = false,
+            // Still in doubt: the store may have done it.
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// The claim, if our lease is still good.
+    fn granted(mut self, token: Token) -> Option<Claim> {
+        let now = self.core.clock.now();
+        if self.term.is_over(now) {
+            return None;
+        }
+        self.is_settled = true;
+        Some(Claim {
+            claim: self.ticket.claim.clone(),
+            term: self.term.clone(),
+            fence: Fence { token, holder: self.ticket.holder },
+            since: now,
+            handed: 0,
+        })
+    }
+
+    /// The store has nothing of this attempt.
+    fn dissolve(mut self) {
+        self.is_settled = true;
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.core.send(Errand::Withdraw(Withdrawal {
+                claim: self.ticket.claim.clone(),
+                term: self.term.clone(),
+                in_doubt: self.is_asking,
+                turn: None,
+                done: None,
+            }));
+        }
+    }
+}
+
+/// A time in which the store does not answer.
+#[derive(Debug, Default)]
+struct Outage {
+    since: Option<Moment>,
+    pauses: u32,
+    error: Option<Error>,
+}
+
+impl Outage {
+    fn note(&mut self, core: &Core, error: Error) {
+        self.since.get_or_insert(core.clock.now());
+        self.error = Some(error);
+    }
+
+    /// A wait with a deadline goes on until then; one without gives up when the
+    /// store has been out of reach for longer than the session's patience.
+    fn is_too_long(&self, core: &Core, patience: Patience) -> bool {
+        let lasted = self.since.map(|since| core.clock.now().since(since));
+        !matches!(patience, Patience::Until(_))
+            && lasted.is_some_and(|lasted| lasted >= core.settings.patience)
+    }
+
+    async fn pause(&mut self, core: &Core, patience: Patience, want: &Want) -> Result<()> {
+        let (first, longest) = (Duration::from_millis(10), Duration::from_secs(1));
+        let pause = backoff::pause(self.pauses, first, longest, random_u64());
+        self.pauses += 1;
+        match bounded(core, patience, None, tokio::time::sleep(pause)).await {
+            Ok(()) => Ok(()),
+            Err(interrupt) => Err(interrupt.into_error(core, want, self.error.take())),
+        }
+    }
+
+    fn into_error(self) -> Error {
+        self.error.unwrap_or_else(|| {
+            Error::new(ErrorKind::Unavailable, "wait", "the store does not answer")
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! What the parts of a session share: the engine, the clock, the current lease
+//! and the holds that live on it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::clock::{Clock, Moment};
+use crate::engine::{Engine, GoneClaim, Lease, Promises, TicketId};
+use crate::error::{Error, ErrorKind};
+use crate::guard::Lost;
+use crate::hold::Hold;
+use crate::lease::LeaseClock;
+use crate::local::Local;
+use crate::owner::Owner;
+use crate::reaper::Errand;
+use crate::reentrant::Entries;
+
+/// How a session behaves; from the URL.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// How long the store keeps our claims without a renewal.
+    pub(crate) ttl: Duration,
+    /// How long before the store we stop.
+    pub(crate) margin: Duration,
+    /// How long a wait without a deadline puts up with a store that does not
+    /// answer.
+    pub(crate) patience: Duration,
+}
+
+/// The shared state of a session. The session's two tasks and everything that
+/// may still have to be cleaned up hold it; what keeps the session itself open
+/// is [`Anchor`].
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) promises: Promises,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+    pub(crate) owner: Owner,
+    /// `sqlite`, `memory`: the label of our metrics.
+    pub(crate) scheme: &'static str,
+    pub(crate) phase: watch::Sender<Phase>,
+    pub(crate) local: Local,
+    pub(crate) entries: Entries,
+    pub(crate) errands: mpsc::UnboundedSender<Errand>,
+    /// Rung when the watchdog should look around before its timer rings.
+    pub(crate) look: Notify,
+    /// Rung when the lease should be verified now.
+    pub(crate) doubt: Notify,
+    holds: Mutex<BTreeMap<TicketId, Weak<Hold>>>,
+}
+
+/// Where a session is in its life.
+#[derive(Debug, Clone)]
+pub(crate) enum Phase {
+    /// It has a lease.
+    Open(Arc<Term>),
+    /// The lease was lost and the next one is not there yet.
+    Between,
+    /// It is closed for good.
+    Closed,
+}
+
+/// The time of one lease, as holds and waits see it.
+#[derive(Debug)]
+pub(crate) struct Term {
+    pub(crate) lease: Lease,
+    deadline: AtomicU64,
+    renewals: AtomicU32,
+}
+
+impl Term {
+    pub(crate) fn new(lease: Lease, clock: &LeaseClock) -> Arc<Self> {
+        Arc::new(Self {
+            lease,
+            deadline: AtomicU64::new(clock.deadline().nanos()),
+            renewals: AtomicU32::new(0),
+        })
+    }
+
+    /// From here on nothing of this lease counts as held.
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_over(&self, now: Moment) -> bool {
+        now >= self.deadline()
+    }
+
+    pub(crate) fn renewals(&self) -> u32 {
+        self.renewals.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn renewed(&self, clock: &LeaseClock) {
+        self.deadline
+            .fetch_max(clock.deadline().nanos(), Ordering::AcqRel);
+        self.renewals.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The store no longer has the lease, whatever the clock says.
+    pub(crate) fn end(&self) {
+        self.deadline.store(0, Ordering::Release);
+    }
+}
+
+impl Core {
+    #[expect(clippy::too_many_arguments, reason = "called from one place, each with its own type")]
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        scheme: &'static str,
+        clock: Clock,
+        settings: Settings,
+        owner: Owner,
+        term: Arc<Term>,
+        errands: mpsc::UnboundedSender<Errand>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            promises: engine.promises(),
+            engine,
+            clock,
+            settings,
+            owner,
+            scheme,
+            phase: watch::Sender::new(Phase::Open(term)),
+            local: Local::default(),
+            entries: Entries::default(),
+            errands,
+            look: Notify::new(),
+            doubt: Notify::new(),
+            holds: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Closed)
+    }
+
+    /// Resolves when the session is closed.
+    pub(crate) async fn closed(&self) {
+        let mut phase = self.phase.subscribe();
+        // The sender lives in `self`, so this cannot fail.
+        let _ = phase.wait_for(|phase| matches!(phase, Phase::Closed)).await;
+    }
+
+    /// Resolves when the term is no longer the session's current one.
+    pub(crate) async fn term_over(&self, term: &Arc<Term>) {
+        let mut phase = self.phase.subscribe();
+        let is_over = |phase: &Phase| !matches!(phase, Phase::Open(open) if Arc::ptr_eq(open, term));
+        let _ = phase.wait_for(is_over).await;
+    }
+
+    /// Puts the session into the phase unless it is closed for good.
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.send_if_modified(|current| {
+            let goes_on = !matches!(current, Phase::Closed);
+            if goes_on {
+                *current = phase;
+            }
+            goes_on
+        });
+    }
+
+    pub(crate) fn register(&self, id: TicketId, hold: &Arc<Hold>) {
+        self.holds().insert(id, Arc::downgrade(hold));
+    }
+
+    /// Forgets the hold on this claim, unless the claim has been handed on.
+    pub(crate) fn deregister(&self, id: TicketId, hold: *const Hold) {
+        let mut holds = self.holds();
+        if holds.get(&id).is_some_and(|known| known.as_ptr() == hold) {
+            holds.remove(&id);
+        }
+    }
+
+    /// Every hold on claims of this lease is lost.
+    pub(crate) fn lose_all(&self, lost: Lost) {
+        let holds: Vec<_> = self.holds().values().filter_map(Weak::upgrade).collect();
+        for hold in holds {
+            hold.lose(lost, None);
+        }
+    }
+
+    pub(crate) fn lose_gone(&self, gone: GoneClaim) {
+        let hold = self.holds().get(&gone.id).and_then(Weak::upgrade);
+        if let Some(hold) = hold {
+            hold.lose(gone.lost, gone.note);
+        }
+    }
+
+    /// Ends the holds that have reached their limit and says when the next one
+    /// will. `renewed` is true right after a renewal.
+    pub(crate) fn end_limited_holds(&self, now: Moment) -> Option<Moment> {
+        let limited: Vec<_> = self
+            .holds()
+            .values()
+            .filter_map(Weak::upgrade)
+            .filter(|hold| hold.is_limited())
+            .collect();
+        let ends = limited.iter().filter_map(|hold| hold.end_at_limit(now));
+        ends.min()
+    }
+
+    pub(crate) fn closed_error(&self, doing: String) -> Error {
+        Error::new(ErrorKind::Closed, doing, "the session is closed")
+    }
+
+    fn holds(&self) -> MutexGuard<'_, BTreeMap<TicketId, Weak<Hold>>> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a session open: every `Session` and every hold has it. When the last
+/// one goes, the session closes in the background.
+#[derive(Debug)]
+pub(crate) struct Anchor {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Drop for Anchor {
+    fn drop(&mut self) {
+        self.core.close(None);
+    }
+}
+
+impl Core {
+    /// Closes the session; `done` hears when the store knows.
+    pub(crate) fn close(&self, done: Option<tokio::sync::oneshot::Sender<()>>) {
+        let mut term = None;
+        self.phase.send_if_modified(|phase| {
+            if let Phase::Open(open) = phase {
+                term = Some(open.clone());
+            }
+            let changes = !matches!(phase, Phase::Closed);
+            *phase = Phase::Closed;
+            changes
+        });
+        self.lose_all(Lost::Closed);
+        let lease = term.map(|term| term.lease);
+        // Without a reaper the runtime is gone, and so is everything to do.
+        let _ = self.errands.send(Errand::End { lease, done });
+    }
+}

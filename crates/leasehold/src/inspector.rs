@@ -1,0 +1,91 @@
+//! The store as people look at it.
+
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::engine::{Cause, ClaimRef, Engine, Finding, Promises, Queue, Withdrawn};
+use crate::error::Result;
+use crate::name::Name;
+
+/// Looks at a store without taking part: no lease, no claims.
+#[derive(Debug, Clone)]
+pub struct Inspector {
+    engine: Arc<dyn Engine>,
+}
+
+/// Connects to a store to look at it, without a session.
+///
+/// # Errors
+/// As for [`connect`](crate::connect).
+///
+/// # Cancel safety
+/// Nothing is lost when the future is dropped.
+pub async fn inspect(url: &str) -> Result<Inspector> {
+    let (engine, _) = Config::parse(url)?.engine().await?;
+    Ok(Inspector::new(engine))
+}
+
+impl Inspector {
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// What the store guarantees.
+    pub fn promises(&self) -> Promises {
+        self.engine.promises()
+    }
+
+    /// The lock's queue, holders first, and what was broken of late.
+    ///
+    /// # Errors
+    /// `Usage` for a bad name, `Unavailable` if the store cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn queue(&self, name: impl AsRef<str>) -> Result<Queue> {
+        self.engine.queue(&Name::new(name)?).await
+    }
+
+    /// The names that have claims and start with the prefix, sorted.
+    ///
+    /// # Errors
+    /// `Unavailable` if the store cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn names(&self, prefix: &str) -> Result<Vec<Name>> {
+        self.engine.names(prefix).await
+    }
+
+    /// Whether the store is fit for locks.
+    ///
+    /// # Errors
+    /// `Unavailable` if the store cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn examine(&self) -> Result<Vec<Finding>> {
+        self.engine.examine().await
+    }
+
+    /// Breaks the lock: evicts its present holders, whose guards are lost with
+    /// `Evicted`. Says how many there were. Who and why are recorded.
+    ///
+    /// # Errors
+    /// `Usage` for a bad name, `Unavailable` if the store cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave some holders evicted and some not.
+    pub async fn evict(&self, name: impl AsRef<str>, by: &str, reason: &str) -> Result<usize> {
+        let name = Name::new(name)?;
+        let mut evicted = 0;
+        for holder in self.engine.queue(&name).await?.holders() {
+            let claim = ClaimRef { name: name.clone(), id: holder.id };
+            let cause = Cause::Evicted { by, reason };
+            if self.engine.withdraw(&claim, cause).await? == Withdrawn::Removed {
+                evicted += 1;
+            }
+        }
+        Ok(evicted)
+    }
+}

@@ -1,0 +1,165 @@
+//! The one clean-up task of a session. It withdraws claims that were dropped,
+//! cancelled or are in doubt, until the store has surely let go of them, and
+//! ends the lease when the session closes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::backoff;
+use crate::core::{Core, Term};
+use crate::engine::{Cause, ClaimRef, Lease, Withdrawn};
+use crate::error::Result;
+use crate::hold::Claim;
+use crate::local::Turn;
+use crate::random::random_u64;
+
+/// Something to clean up.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    Withdraw(Withdrawal),
+    /// A lease that was lost: the store may still have it.
+    Close(Lease),
+    /// The session is closed: end its lease, if it has one, and stop.
+    End {
+        lease: Option<Lease>,
+        done: Option<oneshot::Sender<()>>,
+    },
+}
+
+/// A claim to take out of the store.
+#[derive(Debug)]
+pub(crate) struct Withdrawal {
+    pub(crate) claim: ClaimRef,
+    pub(crate) term: Arc<Term>,
+    /// A request for this claim may still be on its way to the store, so not
+    /// finding the claim proves nothing yet.
+    pub(crate) in_doubt: bool,
+    /// Passed on once the claim is out of the store.
+    pub(crate) turn: Option<Turn>,
+    /// Hears when the claim is out of the store.
+    pub(crate) done: Option<oneshot::Sender<()>>,
+}
+
+impl Errand {
+    pub(crate) fn withdraw(claim: Claim, turn: Option<Turn>) -> Self {
+        Self::Withdraw(Withdrawal {
+            claim: claim.claim,
+            term: claim.term,
+            in_doubt: false,
+            turn,
+            done: None,
+        })
+    }
+}
+
+impl Core {
+    /// Hands work to the reaper. Without one the runtime is gone, and the
+    /// store lets go of everything by itself.
+    pub(crate) fn send(&self, errand: Errand) {
+        let _ = self.errands.send(errand);
+    }
+}
+
+/// How many errands are run beside each other.
+const AT_ONCE: usize = 64;
+
+pub(crate) async fn reaper(core: Arc<Core>, mut errands: mpsc::UnboundedReceiver<Errand>) {
+    let mut running = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            Some(()) = running.next() => {}
+            errand = errands.recv(), if running.len() < AT_ONCE => match errand {
+                Some(Errand::Withdraw(withdrawal)) => running.push(run(&core, Job::Withdraw(withdrawal))),
+                Some(Errand::Close(lease)) => running.push(run(&core, Job::Close(lease))),
+                Some(Errand::End { lease, done }) => {
+                    if let Some(lease) = lease {
+                        close(&core, lease).await;
+                    }
+                    if let Some(done) = done {
+                        let _ = done.send(());
+                    }
+                    return;
+                }
+                None => return,
+            },
+        }
+    }
+}
+
+enum Job {
+    Withdraw(Withdrawal),
+    Close(Lease),
+}
+
+async fn run(core: &Core, job: Job) {
+    match job {
+        Job::Withdraw(withdrawal) => withdraw(core, withdrawal).await,
+        Job::Close(lease) => close(core, lease).await,
+    }
+}
+
+async fn withdraw(core: &Core, mut withdrawal: Withdrawal) {
+    let started = core.clock.now();
+    let mut attempt = 0;
+    loop {
+        let answer = limited(core, core.engine.withdraw(&withdrawal.claim, Cause::Ours)).await;
+        // One try is enough for the others of this process: if the store did
+        // not take it, they queue behind our own claim for a while.
+        drop(withdrawal.turn.take());
+        let is_known = match answer {
+            Some(Ok(Withdrawn::Removed)) => true,
+            Some(Ok(Withdrawn::Absent)) => {
+                // A request that was cut off is over after a ttl at the latest:
+                // engines do not keep one for longer.
+                let waited = core.clock.now().since(started);
+                !withdrawal.in_doubt || waited >= core.settings.ttl
+            }
+            Some(Err(_)) | None => is_forgotten(core, &withdrawal.term),
+        };
+        if is_known {
+            break;
+        }
+        pause(core, attempt).await;
+        attempt += 1;
+    }
+    if let Some(done) = withdrawal.done {
+        let _ = done.send(());
+    }
+}
+
+/// Whether the store has dropped the lease, and the claim with it, by itself.
+fn is_forgotten(core: &Core, term: &Term) -> bool {
+    term.is_over(core.clock.now() - term.lease.ttl)
+}
+
+/// Ends the lease; gives up after its ttl, when the store has ended it anyway.
+async fn close(core: &Core, lease: Lease) {
+    let started = core.clock.now();
+    let mut attempt = 0;
+    while !matches!(limited(core, core.engine.close(&lease)).await, Some(Ok(()))) {
+        if core.clock.now().since(started) >= lease.ttl {
+            tracing::warn!(?lease, "could not end the lease; its ttl has passed");
+            return;
+        }
+        pause(core, attempt).await;
+        attempt += 1;
+    }
+}
+
+/// The request, or `None` if the store does not answer within a third of the
+/// ttl.
+async fn limited<T>(core: &Core, request: impl Future<Output = Result<T>>) -> Option<Result<T>> {
+    let limit = core.settings.ttl / 3;
+    tokio::time::timeout(limit, request).await.ok()
+}
+
+async fn pause(core: &Core, attempt: u32) {
+    let first = Duration::from_millis(20);
+    let pause = backoff::pause(attempt, first, core.settings.ttl / 3, random_u64());
+    tokio::time::sleep(pause).await;
+}
