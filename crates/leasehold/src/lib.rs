@@ -14,6 +14,8 @@ mod name;
 mod owner;
 mod promises;
 mod random;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+mod sqlite;
 
 pub use error::{Effect, Error, ErrorKind, Result};
 pub use fence::{Fence, Token};
