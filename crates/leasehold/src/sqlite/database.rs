@@ -142,10 +142,21 @@ impl Store {
         W: Fn(&Self, &Connection) -> Result<T, Fault> + Send + 'static,
     {
         let deadline = clock::boot_time() + REQUEST_LIMIT;
+        let wanted = Wanted::default();
         loop {
-            let store = self.clone();
+            let (store, is_wanted) = (self.clone(), wanted.0.clone());
             let spell = tokio::task::spawn_blocking(move || {
-                let outcome = insist_for_a_spell(|| work(&store, &lock(&store.connection)));
+                let outcome = insist_for_a_spell(|| {
+                    let connection = lock(&store.connection);
+                    // Asked while the connection is ours: if the answer is yes,
+                    // whatever the caller does next comes after this attempt. So
+                    // a claim that is withdrawn never comes back.
+                    if is_wanted.load(Ordering::SeqCst) {
+                        work(&store, &connection)
+                    } else {
+                        Err(Fault::Busy)
+                    }
+                });
                 (work, outcome)
             });
             match spell.await {
@@ -204,6 +215,22 @@ impl Store {
             // A failure leaves the log as it is; the next look tries again.
             let _ = layout::connect(&store.file).and_then(|own| checkpoint(&own));
         });
+    }
+}
+
+/// Says to a thread whether anybody still waits for its answer.
+#[derive(Debug)]
+struct Wanted(Arc<AtomicBool>);
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 

@@ -26,7 +26,11 @@ const LATEST_START: i64 = 1 << 52;
 /// Opens the database and leaves it ready for use in this boot.
 pub(super) fn open(file: &StoreFile, boot: &str) -> Result<Connection, Fault> {
     let mut connection = connect(file)?;
-    match state(&connection, boot)? {
+    // One snapshot: somebody may be making the tables right now.
+    let snapshot = connection.transaction()?;
+    let found = state(&snapshot, boot)?;
+    drop(snapshot);
+    match found {
         State::Ready => {}
         State::Empty => {
             // Small pages make small log frames: a commit writes whole pages.

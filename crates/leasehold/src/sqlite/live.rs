@@ -141,4 +141,13 @@ impl Watchlist {
         watched.insert(lease, Arc::downgrade(&pipe));
         Some(pipe)
     }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watched
+            .values()
+            .filter(|pipe| pipe.strong_count() > 0)
+            .count()
+    }
 }

@@ -40,10 +40,8 @@ async fn wait_once(store: &Arc<Store>, ticket: &Ticket) -> Result<Standing> {
     if !matches!(sight.standing, Standing::Waiting { .. }) {
         return Ok(sight.standing);
     }
-    // Opened before anything is asked about them: a pipe that is opened after
-    // its session's death never says so.
     let watched = watch(store, &sight.blockers);
-    if is_in_vain(&sight, &watched) {
+    if is_in_vain(store, &sight) {
         return take_over(store, ticket, place, &sight.blockers).await;
     }
     let bell = async {
@@ -104,21 +102,23 @@ async fn take_over(
 
 /// The pipes of those in the way that can be watched; our own session's claims
 /// tell us themselves.
+///
+/// They are opened before anything is asked about them: a pipe that is opened
+/// after its session's death never says so. One that has ended already is of no
+/// use; sleeping on it would be no sleep.
 fn watch(store: &Store, blockers: &[(LeaseId, Option<Moment>)]) -> Vec<Arc<Watched>> {
-    let others = blockers
-        .iter()
-        .filter(|(id, _)| store.ours.lease(*id).is_none());
+    let is_other = |id: &LeaseId| store.ours.lease(*id).is_none();
+    let others = blockers.iter().map(|(id, _)| *id).filter(is_other);
     others
-        .filter_map(|(id, _)| store.watchlist.watch(&store.file.sessions, *id))
+        .filter_map(|id| store.watchlist.watch(&store.file.sessions, id))
+        .filter(|pipe| pipe.liveness() == Liveness::Alive)
         .collect()
 }
 
-fn is_in_vain(sight: &Sight, watched: &[Arc<Watched>]) -> bool {
-    sight
-        .blockers
-        .iter()
-        .any(|blocker| has_ended(blocker, sight.now))
-        || watched.iter().any(|pipe| pipe.liveness() == Liveness::Dead)
+fn is_in_vain(store: &Store, sight: &Sight) -> bool {
+    let is_over =
+        |blocker: &(LeaseId, _)| has_ended(blocker, sight.now) || store.is_process_gone(blocker.0);
+    sight.blockers.iter().any(is_over)
 }
 
 fn has_ended((_, expires): &(LeaseId, Option<Moment>), now: Moment) -> bool {
