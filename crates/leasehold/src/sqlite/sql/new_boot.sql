@@ -1,0 +1,3 @@
+-- After a reboot every lock is free.
+delete from claim;
+delete from session;

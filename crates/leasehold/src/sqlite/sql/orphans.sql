@@ -1,0 +1,2 @@
+-- The sessions that still have claims but no row of their own.
+select distinct session from claim where session not in (select id from session)
