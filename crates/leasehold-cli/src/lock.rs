@@ -49,8 +49,7 @@ pub(crate) async fn obtain(
         Ok(None) => false,
         Err(error) if error.kind() == ErrorKind::TimedOut => true,
         Err(error) if error.kind() == ErrorKind::Conflict => {
-            let hint = "; use the name in the same way, or another name (see run --help on -s, -x and --slots)";
-            return Err(Failure::new(exit::USAGE, format!("{error}{hint}")));
+            return Err(conflict(session, claim, error).await);
         }
         Err(error) => return Err(error.into()),
     };
@@ -157,24 +156,46 @@ fn place(claim: &Claim, queue: &Queue, ahead: usize) -> String {
     format!("waiting for {}: {before}; {holders}", claim.name)
 }
 
-async fn elsewhere(session: &Session, claim: &Claim, timed_out: bool) -> String {
-    let queue = session
-        .inspector()
-        .queue(&claim.name)
-        .await
-        .unwrap_or_default();
-    let waited = match claim.wait {
-        Some(wait) if timed_out => format!(" for more than {}", print::duration(wait)),
-        _ => String::new(),
+/// Others use the name as another kind of lock: which, and what to do.
+async fn conflict(session: &Session, claim: &Claim, error: leasehold::Error) -> Failure {
+    let queue = session.inspector().queue(&claim.name).await;
+    let (used, remedy) = match queue.map_or(0, |queue| queue.capacity) {
+        0 => return error.into(),
+        1 => (
+            "a mutex".to_owned(),
+            "leave out -s, -x and --slots".to_owned(),
+        ),
+        UNBOUNDED => (
+            "a lock of readers and writers".to_owned(),
+            "use -s or -x".to_owned(),
+        ),
+        slots => (
+            format!("a semaphore of {slots}"),
+            format!("use --slots {slots}"),
+        ),
     };
-    let holders = holders(&queue);
-    format!("{} is held elsewhere{waited}: {holders}", claim.name)
+    let name = &claim.name;
+    Failure::usage(format!(
+        "{name} is in use as {used}; {remedy}, or choose another name"
+    ))
+}
+
+async fn elsewhere(session: &Session, claim: &Claim, timed_out: bool) -> String {
+    let queue = session.inspector().queue(&claim.name).await;
+    let holders = holders(&queue.unwrap_or_default());
+    match claim.wait {
+        Some(wait) if timed_out => {
+            let wait = print::duration(wait);
+            format!("{} is {holders}; gave up after {wait}", claim.name)
+        }
+        _ => format!("{} is {holders}", claim.name),
+    }
 }
 
 fn holders(queue: &Queue) -> String {
     let mut holders = queue.holders();
     let Some(first) = holders.next() else {
-        return "others are before us in the queue".to_owned();
+        return "waited for by others".to_owned();
     };
     let owner = print::owner(first);
     let token = first
@@ -182,7 +203,7 @@ fn holders(queue: &Queue) -> String {
         .map_or_else(String::new, |token| format!(", token {token}"));
     let more = match holders.count() {
         0 => String::new(),
-        more => format!(" and {more} more"),
+        more => format!(", and {more} more"),
     };
     format!("held by {owner}{token}{more}")
 }
