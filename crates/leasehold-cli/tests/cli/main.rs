@@ -1,0 +1,12 @@
+//! The command line as a black box: output, exit codes, signals, and the life
+//! and death of the command that it runs.
+
+mod bad_input;
+mod child;
+mod codes;
+mod hold;
+mod look;
+mod loss;
+mod nested;
+mod run;
+mod world;
