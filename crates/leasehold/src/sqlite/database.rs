@@ -4,7 +4,7 @@
 //! A statement takes some ten microseconds, less than handing it to a thread
 //! and back, so the calling task runs it. No lock is kept over an await.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ use crate::engine::LeaseId;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::name::Name;
 
-/// The log is brought into the database when it is longer.
-pub(super) const LOG_BYTES: u64 = 1 << 20;
+/// The log is brought into the database when it is longer. SQLite finds a page
+/// in the log by a chain of all its versions, so a long log is a slow one.
+pub(super) const LOG_BYTES: u64 = 1 << 19;
 /// The log is kept from growing, at the cost of writers, when it is longer.
 const LOG_BYTES_AT_MOST: u64 = 4 * LOG_BYTES;
 /// How often the log's length is looked at.
@@ -42,6 +43,8 @@ pub(super) struct Store {
     identity: Identity,
     connection: Mutex<Connection>,
     commits: AtomicU32,
+    /// The length of the log at which it is tended next.
+    long_from: AtomicU64,
     is_log_long: AtomicBool,
     is_log_too_long: AtomicBool,
 }
@@ -82,6 +85,7 @@ impl Store {
             identity: before,
             connection: Mutex::new(connection),
             commits: AtomicU32::new(0),
+            long_from: AtomicU64::new(LOG_BYTES),
             is_log_long: AtomicBool::new(false),
             is_log_too_long: AtomicBool::new(false),
         })
@@ -191,12 +195,23 @@ impl Store {
         write.is_open = false;
         let commits = self.commits.fetch_add(1, Ordering::Relaxed);
         if commits % COMMITS_BETWEEN_LOOKS == 0 {
-            let bytes = self.log_bytes();
-            let (long, too_long) = (bytes > LOG_BYTES, bytes > LOG_BYTES_AT_MOST);
-            self.is_log_long.store(long, Ordering::Relaxed);
-            self.is_log_too_long.store(too_long, Ordering::Relaxed);
+            self.look_at_log();
         }
         Ok(())
+    }
+
+    fn look_at_log(&self) {
+        let bytes = self.log_bytes();
+        // While others write the log does not get shorter, and doing the same
+        // again at once would only keep the disk busy.
+        if bytes <= LOG_BYTES {
+            self.long_from.store(LOG_BYTES, Ordering::Relaxed);
+        } else if bytes > self.long_from.load(Ordering::Relaxed) {
+            self.long_from.store(bytes + LOG_BYTES, Ordering::Relaxed);
+            self.is_log_long.store(true, Ordering::Relaxed);
+        }
+        let is_too_long = bytes > LOG_BYTES_AT_MOST;
+        self.is_log_too_long.store(is_too_long, Ordering::Relaxed);
     }
 
     pub(super) fn log_bytes(&self) -> u64 {

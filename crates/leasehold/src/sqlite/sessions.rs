@@ -65,6 +65,10 @@ pub(super) fn renew(
         let rows = tell.query_map([id], broken)?;
         rows.collect::<Result<Vec<_>, _>>()?
     };
+    if !gone.is_empty() {
+        let mut told = connection.prepare_cached(include_str!("sql/told.sql"))?;
+        told.execute([id])?;
+    }
     store.commit(write)?;
     // The store has now told us and will not again. Whoever asked may have given
     // up, so what was told is kept until an answer is taken.
