@@ -18,6 +18,8 @@ use crate::rule;
 /// Makes the files of a new session. They come before its row, so that a row
 /// without a locked pipe always means a dead process.
 pub(super) fn make_files(store: &Store, lease: Lease) -> Result<OpenLease, Fault> {
+    // Somebody may have cleaned up since the store was opened.
+    store.file.make_sessions_folder()?;
     let live = live::go_live(&store.file, lease.id)?;
     OpenLease::new(&store.file, lease, live).inspect_err(|_| queue::remove_files(store, lease.id))
 }
