@@ -6,11 +6,10 @@ use super::database::Store;
 use super::fault::Fault;
 use super::inbox::Message;
 use super::queue::{self, Change, END, Look, Row};
+use super::standing::{fits, holders, position, refuse_other_capacity, standing};
 use crate::clock::{self, Moment};
 use crate::engine::{ClaimRef, LeaseId, Standing, Ticket, Withdrawn};
-use crate::error::ErrorKind;
-use crate::fence::Token;
-use crate::rule::{self, Verdict, Watch};
+use crate::rule::{self, Watch};
 
 /// How many evictions are kept, and for how long.
 const EVICTIONS: i64 = 1000;
@@ -257,50 +256,4 @@ fn insert(change: &Change<'_, '_>, ticket: &Ticket, place: i64) -> Result<Row, F
         session: ticket.lease,
         expires: None,
     })
-}
-
-fn refuse_other_capacity(ticket: &Ticket, rows: &[Row]) -> Result<(), Fault> {
-    let asked = ticket.capacity;
-    match rows.iter().find(|row| row.capacity != asked) {
-        None => Ok(()),
-        Some(row) => {
-            let why = format!("capacity {asked} asked, {} in use", row.capacity);
-            Err(Fault::new(ErrorKind::Conflict, why))
-        }
-    }
-}
-
-fn position(rows: &[Row], ticket: &Ticket) -> Option<usize> {
-    rows.iter().position(|row| row.ticket == ticket.claim.id)
-}
-
-fn holders(rows: &[Row]) -> usize {
-    let claims: Vec<_> = rows.iter().map(|row| row.claim).collect();
-    rule::holders(rows.first().map_or(0, |row| row.capacity), &claims)
-}
-
-/// Whether the claim would hold if it came last.
-fn fits(ticket: &Ticket, rows: &[Row]) -> bool {
-    let weights = rows
-        .iter()
-        .map(|row| u64::from(row.claim.weight))
-        .sum::<u64>();
-    weights + u64::from(ticket.weight) <= u64::from(ticket.capacity)
-}
-
-fn standing(rows: &[Row], mine: usize) -> Standing {
-    let claims: Vec<_> = rows.iter().map(|row| row.claim).collect();
-    let Row {
-        claim, capacity, ..
-    } = rows[mine];
-    match rule::verdict(capacity, &claims, claim.order) {
-        Some(Verdict::Held) => Standing::Held {
-            token: Token::new(claim.order),
-        },
-        Some(Verdict::Waiting(watch)) => Standing::Waiting {
-            watch,
-            ahead: u32::try_from(mine).unwrap_or(u32::MAX),
-        },
-        None => Standing::Gone,
-    }
 }

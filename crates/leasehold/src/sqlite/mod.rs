@@ -19,8 +19,10 @@ mod inbox;
 mod inspect;
 mod layout;
 mod live;
+mod log;
 mod queue;
 mod sessions;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod waiting;
