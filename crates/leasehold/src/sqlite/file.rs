@@ -126,7 +126,7 @@ impl StoreFile {
 
 /// The name of the file system, and whether its locks hold on this machine.
 pub(super) fn file_system(path: &Path) -> Result<(String, bool), Errno> {
-    let magic = i64::from(rustix::fs::statfs(path)?.f_type) & 0xffff_ffff;
+    let magic = rustix::fs::statfs(path)?.f_type & 0xffff_ffff;
     let (name, is_local) = match magic {
         0xef53 => ("ext4", true),
         0x5846_5342 => ("xfs", true),

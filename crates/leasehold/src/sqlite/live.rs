@@ -118,7 +118,7 @@ impl Watched {
             let _ = self.0.try_read(&mut [0; 64]);
         }
         // The runtime is shutting down; there is nothing left to tell.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
