@@ -6,11 +6,10 @@ use super::database::Store;
 use super::fault::Fault;
 use super::inbox::Message;
 use super::queue::{self, Change, END, Look, Row};
+use super::standing::{fits, holders, position, refuse_other_capacity, standing};
 use crate::clock::{self, Moment};
 use crate::engine::{ClaimRef, LeaseId, Standing, Ticket, Withdrawn};
-use crate::error::ErrorKind;
-use crate::fence::Token;
-use crate::rule::{self, Verdict, Watch};
+use crate::rule::{self, Watch};
 
 /// How many evictions are kept, and for how long.
 const EVICTIONS: i64 = 1000;
@@ -28,9 +27,9 @@ pub(super) fn enqueue(
     let name = ticket.claim.name.as_str();
     let write = store.begin(connection)?;
     let mut change = Change::new(store, &write, clock::boot_time());
-    if !is_lease_alive(connection, ticket.lease, change.now)? {
+    let Some(order) = draw(&change, ticket.lease)? else {
         return Ok(Standing::Gone);
-    }
+    };
     let mut rows = queue::read(connection, name, END)?;
     if !rows.is_empty() {
         change.settle(name, &rows, |row| row.capacity != ticket.capacity)?;
@@ -43,7 +42,7 @@ pub(super) fn enqueue(
         None => {
             refuse_other_capacity(ticket, &rows)?;
             if ticket.waits || fits(ticket, &rows) {
-                rows.push(insert(&change, ticket)?);
+                rows.push(insert(&change, ticket, order)?);
                 Some(standing(&rows, rows.len() - 1))
             } else {
                 None
@@ -173,8 +172,10 @@ pub(super) fn withdraw(
     let ticket = claim.id.0.to_be_bytes();
     let write = store.begin(connection)?;
     let mut change = Change::new(store, &write, clock::boot_time());
-    let removed = connection
-        .prepare_cached(include_str!("sql/withdraw.sql"))?
+    // Asking a deletion what it deleted would be one statement less, but costs a
+    // temporary table each time.
+    let found = connection
+        .prepare_cached(include_str!("sql/find.sql"))?
         .query_row((name, ticket), |row| {
             let left = rule::Claim {
                 order: row.get::<_, i64>(0)?.cast_unsigned(),
@@ -184,9 +185,10 @@ pub(super) fn withdraw(
             Ok((left, session, row.get::<_, Option<String>>(3)?))
         })
         .optional()?;
-    let Some((left, session, label)) = removed else {
+    let Some((left, session, label)) = found else {
         return Ok(Withdrawn::Absent);
     };
+    change.remove(name, left.order)?;
     if let Some(Breaker { by, reason }) = breaker {
         let token = left.order.cast_signed();
         let at = millis(clock::wall_time().as_millis());
@@ -212,19 +214,25 @@ fn millis(number: u128) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn is_lease_alive(connection: &Connection, lease: LeaseId, now: Moment) -> Result<bool, Fault> {
-    let mut select = connection.prepare_cached(include_str!("sql/expiry.sql"))?;
-    let expires = select
-        .query_row([lease.0.to_be_bytes()], |row| row.get::<_, i64>(0))
-        .optional()?;
-    Ok(expires.is_some_and(|nanos| Moment::from_nanos(nanos.cast_unsigned()) > now))
+/// The order for a new claim; `None` if the lease has ended. It is not used up
+/// before a claim is inserted, and nobody else can draw meanwhile.
+fn draw(change: &Change<'_, '_>, lease: LeaseId) -> Result<Option<i64>, Fault> {
+    let connection = change.write.connection;
+    let mut select = connection.prepare_cached(include_str!("sql/draw.sql"))?;
+    let (order, expires): (i64, Option<i64>) = select
+        .query_row([lease.0.to_be_bytes()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let is_alive = |nanos: i64| Moment::from_nanos(nanos.cast_unsigned()) > change.now;
+    Ok(expires.is_some_and(is_alive).then_some(order))
 }
 
-fn insert(change: &Change<'_, '_>, ticket: &Ticket) -> Result<Row, Fault> {
+fn insert(change: &Change<'_, '_>, ticket: &Ticket, place: i64) -> Result<Row, Fault> {
     let connection = change.write.connection;
-    let place: i64 = connection
-        .prepare_cached(include_str!("sql/draw.sql"))?
-        .query_row([], |row| row.get(0))?;
+    let next = place.saturating_add(super::TOKENS_PER_GRANT.into());
+    connection
+        .prepare_cached(include_str!("sql/drawn.sql"))?
+        .execute([next])?;
     connection
         .prepare_cached(include_str!("sql/enqueue.sql"))?
         .execute((
@@ -248,50 +256,4 @@ fn insert(change: &Change<'_, '_>, ticket: &Ticket) -> Result<Row, Fault> {
         session: ticket.lease,
         expires: None,
     })
-}
-
-fn refuse_other_capacity(ticket: &Ticket, rows: &[Row]) -> Result<(), Fault> {
-    let asked = ticket.capacity;
-    match rows.iter().find(|row| row.capacity != asked) {
-        None => Ok(()),
-        Some(row) => {
-            let why = format!("capacity {asked} asked, {} in use", row.capacity);
-            Err(Fault::new(ErrorKind::Conflict, why))
-        }
-    }
-}
-
-fn position(rows: &[Row], ticket: &Ticket) -> Option<usize> {
-    rows.iter().position(|row| row.ticket == ticket.claim.id)
-}
-
-fn holders(rows: &[Row]) -> usize {
-    let claims: Vec<_> = rows.iter().map(|row| row.claim).collect();
-    rule::holders(rows.first().map_or(0, |row| row.capacity), &claims)
-}
-
-/// Whether the claim would hold if it came last.
-fn fits(ticket: &Ticket, rows: &[Row]) -> bool {
-    let weights = rows
-        .iter()
-        .map(|row| u64::from(row.claim.weight))
-        .sum::<u64>();
-    weights + u64::from(ticket.weight) <= u64::from(ticket.capacity)
-}
-
-fn standing(rows: &[Row], mine: usize) -> Standing {
-    let claims: Vec<_> = rows.iter().map(|row| row.claim).collect();
-    let Row {
-        claim, capacity, ..
-    } = rows[mine];
-    match rule::verdict(capacity, &claims, claim.order) {
-        Some(Verdict::Held) => Standing::Held {
-            token: Token::new(claim.order),
-        },
-        Some(Verdict::Waiting(watch)) => Standing::Waiting {
-            watch,
-            ahead: u32::try_from(mine).unwrap_or(u32::MAX),
-        },
-        None => Standing::Gone,
-    }
 }

@@ -4,7 +4,7 @@
 //! A statement takes some ten microseconds, less than handing it to a thread
 //! and back, so the calling task runs it. No lock is kept over an await.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
@@ -15,17 +15,12 @@ use super::file::{Identity, StoreFile};
 use super::inbox::{Ours, lock};
 use super::layout;
 use super::live::{self, Liveness, Watchlist};
+use super::log::{self, Log};
 use crate::clock;
 use crate::engine::LeaseId;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::name::Name;
 
-/// The log is brought into the database when it is longer.
-pub(super) const LOG_BYTES: u64 = 1 << 20;
-/// The log is kept from growing, at the cost of writers, when it is longer.
-const LOG_BYTES_AT_MOST: u64 = 4 * LOG_BYTES;
-/// How often the log's length is looked at.
-const COMMITS_BETWEEN_LOOKS: u32 = 64;
 /// How long a request may be held up by others.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// How long a thread tries before it asks whether anybody still wants the
@@ -41,9 +36,7 @@ pub(super) struct Store {
     pub(super) watchlist: Watchlist,
     identity: Identity,
     connection: Mutex<Connection>,
-    commits: AtomicU32,
-    is_log_long: AtomicBool,
-    is_log_too_long: AtomicBool,
+    log: Log,
 }
 
 /// What is being done, for errors.
@@ -74,6 +67,7 @@ impl Store {
         if identity(&file)? != before {
             return Err(Fault::Busy);
         }
+        let log = Log::new(file.log());
         Ok(Self {
             file,
             boot: boot.to_owned(),
@@ -81,9 +75,7 @@ impl Store {
             watchlist: Watchlist::default(),
             identity: before,
             connection: Mutex::new(connection),
-            commits: AtomicU32::new(0),
-            is_log_long: AtomicBool::new(false),
-            is_log_too_long: AtomicBool::new(false),
+            log,
         })
     }
 
@@ -172,10 +164,8 @@ impl Store {
 
     /// Begins a transaction that writes.
     pub(super) fn begin<'c>(&self, connection: &'c Connection) -> Result<Write<'c>, Fault> {
-        if self.is_log_too_long.load(Ordering::Relaxed) {
-            self.is_log_too_long.store(false, Ordering::Relaxed);
-            // Whoever makes the log longer than others can shorten it pays.
-            checkpoint(connection)?;
+        if self.log.is_in_the_way() {
+            log::checkpoint(connection)?;
         }
         connection.prepare_cached("begin immediate")?.execute([])?;
         Ok(Write {
@@ -189,31 +179,24 @@ impl Store {
         let commit = write.connection.prepare_cached("commit")?.execute([]);
         commit.map_err(|error| Fault::from(error).in_doubt())?;
         write.is_open = false;
-        let commits = self.commits.fetch_add(1, Ordering::Relaxed);
-        if commits % COMMITS_BETWEEN_LOOKS == 0 {
-            let bytes = self.log_bytes();
-            let (long, too_long) = (bytes > LOG_BYTES, bytes > LOG_BYTES_AT_MOST);
-            self.is_log_long.store(long, Ordering::Relaxed);
-            self.is_log_too_long.store(too_long, Ordering::Relaxed);
-        }
+        self.log.grew();
         Ok(())
     }
 
     pub(super) fn log_bytes(&self) -> u64 {
-        std::fs::metadata(self.file.log()).map_or(0, |log| log.len())
+        self.log.bytes()
     }
 
     /// Lets a blocking thread bring a long log into the database, on a
     /// connection of its own so that nobody waits for the disk.
     fn tend_log(self: &Arc<Self>) {
-        if !self.is_log_long.load(Ordering::Relaxed) {
+        if !self.log.is_due() {
             return;
         }
-        self.is_log_long.store(false, Ordering::Relaxed);
         let store = self.clone();
         tokio::task::spawn_blocking(move || {
             // A failure leaves the log as it is; the next look tries again.
-            let _ = layout::connect(&store.file).and_then(|own| checkpoint(&own));
+            let _ = layout::connect(&store.file).and_then(|own| log::checkpoint(&own));
         });
     }
 }
@@ -232,11 +215,6 @@ impl Drop for Wanted {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
     }
-}
-
-fn checkpoint(connection: &Connection) -> Result<(), Fault> {
-    let sql = "pragma wal_checkpoint(passive)";
-    Ok(connection.query_row(sql, [], |_| Ok(()))?)
 }
 
 /// Tries with short naps in between, for a blocking thread.

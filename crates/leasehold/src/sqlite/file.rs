@@ -36,8 +36,12 @@ impl StoreFile {
             .map_err(|error| Fault::new(ErrorKind::Config, error.to_string()))?;
         let folder = path.parent().unwrap_or(&path).to_owned();
         make_folders(&folder)?;
-        // Following a link first makes all its users agree on the folder of
-        // sessions beside the real file.
+        // Following links first makes all users agree on the folder of sessions
+        // beside the real file, whichever name they came by.
+        let folder = std::fs::canonicalize(&folder).unwrap_or(folder);
+        let path = path
+            .file_name()
+            .map_or(folder.clone(), |name| folder.join(name));
         let path = std::fs::canonicalize(&path).unwrap_or(path);
         if path.is_dir() {
             return Err(Fault::new(
@@ -88,7 +92,7 @@ impl StoreFile {
         log.into()
     }
 
-    fn make_sessions_folder(&self) -> Result<(), Fault> {
+    pub(super) fn make_sessions_folder(&self) -> Result<(), Fault> {
         match rustix::fs::mkdir(&self.sessions, Mode::RWXU) {
             Ok(()) => {
                 let database = self.stat()?;
@@ -122,7 +126,7 @@ impl StoreFile {
 
 /// The name of the file system, and whether its locks hold on this machine.
 pub(super) fn file_system(path: &Path) -> Result<(String, bool), Errno> {
-    let magic = i64::from(rustix::fs::statfs(path)?.f_type) & 0xffff_ffff;
+    let magic = rustix::fs::statfs(path)?.f_type & 0xffff_ffff;
     let (name, is_local) = match magic {
         0xef53 => ("ext4", true),
         0x5846_5342 => ("xfs", true),

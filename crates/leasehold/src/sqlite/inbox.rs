@@ -157,10 +157,14 @@ impl Ours {
         lock(&self.leases).remove(&id);
     }
 
-    pub(super) fn waits(&self, ticket: TicketId, place: u64) -> Arc<Waiting> {
-        let bell = Notify::new();
-        let new = || Arc::new(Waiting { place, bell });
-        lock(&self.waits).entry(ticket).or_insert_with(new).clone()
+    /// Remembers that the claim waits. A commit that failed may have left a
+    /// place behind that was never taken, so the latest one counts.
+    pub(super) fn waits(&self, ticket: TicketId, place: u64) {
+        let mut waits = lock(&self.waits);
+        if waits.get(&ticket).is_none_or(|known| known.place != place) {
+            let bell = Notify::new();
+            waits.insert(ticket, Arc::new(Waiting { place, bell }));
+        }
     }
 
     pub(super) fn waiting(&self, ticket: TicketId) -> Option<Arc<Waiting>> {

@@ -59,7 +59,7 @@ pub(super) fn connect(file: &StoreFile) -> Result<Connection, Fault> {
     // The last to close would sync the whole log to disk, in a destructor.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    let limit = super::database::LOG_BYTES.cast_signed();
+    let limit = super::log::LOG_BYTES.cast_signed();
     connection.pragma_update(None, "journal_size_limit", limit)?;
     connection.set_prepared_statement_cache_capacity(32);
     Ok(connection)

@@ -118,7 +118,7 @@ impl Watched {
             let _ = self.0.try_read(&mut [0; 64]);
         }
         // The runtime is shutting down; there is nothing left to tell.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
@@ -149,5 +149,47 @@ impl Watchlist {
             .values()
             .filter(|pipe| pipe.strong_count() > 0)
             .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn the_kernel_tells_when_the_last_copy_of_a_pipe_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = StoreFile::prepare(&folder.path().join("locks.db")).unwrap();
+        let lease = LeaseId(7);
+        let live = go_live(&file, lease).unwrap();
+        let copy = rustix::io::fcntl_dupfd_cloexec(&live, 3).unwrap();
+        let watchlist = Watchlist::default();
+        let (one, two) = (
+            watchlist.watch(&file.sessions, lease).unwrap(),
+            watchlist.watch(&file.sessions, lease).unwrap(),
+        );
+        assert!(Arc::ptr_eq(&one, &two), "one descriptor serves all");
+        drop(live);
+        assert_eq!(one.liveness(), Liveness::Alive);
+        let both = async { tokio::join!(one.ended(), two.ended()) };
+        let mut both = std::pin::pin!(both);
+        // Nothing happens while the copy is open.
+        assert!(poll_once(both.as_mut()).is_none());
+        drop(copy);
+        tokio::time::timeout(Duration::from_secs(20), both)
+            .await
+            .expect("both are told");
+        assert_eq!(liveness(&file.sessions, lease), Liveness::Dead);
+        // One that comes later is never told, so it has to ask.
+        assert_eq!(liveness(&file.sessions, LeaseId(8)), Liveness::Unknown);
+    }
+
+    fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match future.poll(&mut context) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        }
     }
 }

@@ -19,8 +19,10 @@ mod inbox;
 mod inspect;
 mod layout;
 mod live;
+mod log;
 mod queue;
 mod sessions;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -88,8 +90,12 @@ impl SqliteEngine {
         }
         let boot = Some(store.boot.clone());
         let anew = Arc::new(open_store(self.config.path.clone(), boot).await?);
-        *lock(&self.store) = anew.clone();
-        Ok(anew)
+        let mut current = lock(&self.store);
+        // Another call may have done the same meanwhile and have leases there.
+        if !current.is_in_place() {
+            *current = anew;
+        }
+        Ok(current.clone())
     }
 }
 

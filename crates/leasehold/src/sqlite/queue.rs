@@ -141,10 +141,15 @@ impl<'a, 'c> Change<'a, 'c> {
         self.has_buried |= !dead.is_empty();
         for row in dead {
             self.end_session(row.session)?;
-            let connection = self.write.connection;
-            let mut remove = connection.prepare_cached(include_str!("sql/remove.sql"))?;
-            remove.execute((name, row.claim.order.cast_signed()))?;
+            self.remove(name, row.claim.order)?;
         }
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, name: &str, place: u64) -> Result<(), Fault> {
+        let connection = self.write.connection;
+        let mut remove = connection.prepare_cached(include_str!("sql/remove.sql"))?;
+        remove.execute((name, place.cast_signed()))?;
         Ok(())
     }
 

@@ -18,6 +18,8 @@ use crate::rule;
 /// Makes the files of a new session. They come before its row, so that a row
 /// without a locked pipe always means a dead process.
 pub(super) fn make_files(store: &Store, lease: Lease) -> Result<OpenLease, Fault> {
+    // Somebody may have cleaned up since the store was opened.
+    store.file.make_sessions_folder()?;
     let live = live::go_live(&store.file, lease.id)?;
     OpenLease::new(&store.file, lease, live).inspect_err(|_| queue::remove_files(store, lease.id))
 }
@@ -65,6 +67,10 @@ pub(super) fn renew(
         let rows = tell.query_map([id], broken)?;
         rows.collect::<Result<Vec<_>, _>>()?
     };
+    if !gone.is_empty() {
+        let mut told = connection.prepare_cached(include_str!("sql/told.sql"))?;
+        told.execute([id])?;
+    }
     store.commit(write)?;
     // The store has now told us and will not again. Whoever asked may have given
     // up, so what was told is kept until an answer is taken.

@@ -1,2 +1,2 @@
--- Draws an order, and with it the 32 tokens of a grant.
-update meta set next = next + 32 where one = 1 returning next - 32
+-- The next order, and when the lease ends that asks for it. ?1 session.
+select next, (select expires from session where id = ?1) from meta where one = 1

@@ -150,3 +150,49 @@ async fn closing_a_session_lets_in_those_who_wait_for_any_of_its_locks() {
         token(next.wait(ticket).await);
     }
 }
+
+const CHILD: &str = "LEASEHOLD_TEST_STORE";
+
+/// Not a test of its own: the process that the next one kills.
+#[tokio::test]
+async fn child_holds_until_it_is_killed() {
+    let Ok(path) = std::env::var(CHILD) else {
+        return;
+    };
+    let party = Party::join(Path::new(&path), TTL).await;
+    party.lock(&party.ticket("a")).await.unwrap();
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_holder_in_another_process_killed_by_a_signal_is_replaced_at_once() {
+    let bench = Bench::new();
+    let next = bench.party().await;
+    let this = "sqlite::tests::crash::child_holds_until_it_is_killed";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", this])
+        .env(CHILD, bench.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let name = Name::new("a").unwrap();
+    let deadline = crate::clock::boot_time() + DEADLINE;
+    while next.engine.queue(&name).await.unwrap().claims.is_empty() {
+        assert!(crate::clock::boot_time() < deadline, "the child holds");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let waiting = next.ticket("a");
+    assert_eq!(next.lock(&waiting).await, None);
+    let killing = async {
+        while next.engine.store().watchlist.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        child.kill().unwrap();
+        crate::clock::boot_time()
+    };
+    let (standing, killed) = tokio::join!(next.wait(&waiting), killing);
+    token(standing);
+    // The ttl is a minute.
+    assert!(crate::clock::boot_time().since(killed) < DEADLINE);
+    child.wait().unwrap();
+}

@@ -163,3 +163,17 @@ async fn many_can_make_the_same_store_at_once() {
         task.await.unwrap().unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_store_is_the_same_by_whatever_link_one_comes() {
+    let bench = Bench::new();
+    let real = bench.0.path().join("real");
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, bench.0.path().join("folder")).unwrap();
+    let one = Party::join(&bench.0.path().join("folder/locks.db"), TTL).await;
+    let link = bench.0.path().join("link.db");
+    std::os::unix::fs::symlink(real.join("locks.db"), &link).unwrap();
+    let two = Party::join(&link, TTL).await;
+    assert!(one.lock(&one.ticket("a")).await.is_some());
+    assert_eq!(two.lock(&two.ticket("a")).await, None);
+}

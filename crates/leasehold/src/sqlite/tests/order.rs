@@ -165,7 +165,7 @@ async fn the_store_grants_what_the_rule_grants() {
         let mut claims: Vec<(Ticket, crate::rule::Claim)> = Vec::new();
         for _ in 0..12 {
             let dice = random_u64();
-            if dice % 3 == 0 && !claims.is_empty() {
+            if dice.is_multiple_of(3) && !claims.is_empty() {
                 let index = usize::try_from(dice / 3).unwrap_or(0) % claims.len();
                 let (ticket, _) = claims.remove(index);
                 assert_eq!(party.release(&ticket).await, Withdrawn::Removed);

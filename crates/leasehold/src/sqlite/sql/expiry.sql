@@ -1,2 +1,0 @@
--- ?1 session. Answers when its lease ends.
-select expires from session where id = ?1
