@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use leasehold::Name;
 
+use crate::bench::BenchArgs;
 use crate::exit;
 
 /// Distributed locks: run a command under a lock, see who holds what, break
@@ -56,6 +57,7 @@ pub(crate) enum Command {
     Break(Break),
     /// Check whether the store is fit for locks, and say what to do if not
     Doctor,
+    Bench(BenchArgs),
     /// Print completions for a shell
     Completions(Completions),
     /// Print the manual

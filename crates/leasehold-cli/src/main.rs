@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod breaking;
 mod child;
 mod completions;
@@ -81,6 +82,11 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
         Command::Watch(args) => runtime.block_on(watch::watch(common, args, console)),
         Command::Break(args) => runtime.block_on(breaking::break_lock(common, args, console)),
         Command::Doctor => runtime.block_on(doctor::doctor(common, console)),
+        Command::Bench(args) => {
+            let url = common.url.clone();
+            runtime.block_on(bench::bench(args, url, common.json))?;
+            Ok(exit::OK)
+        }
         Command::Completions(args) => completions::completions(args),
         Command::Man(args) => man::man(args),
     }

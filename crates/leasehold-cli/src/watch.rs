@@ -1,7 +1,7 @@
 //! `leasehold watch`: a line for every event. The store is looked at five times
 //! a second; what begins and ends in between goes unseen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::engine::{Claimant, Queue, TicketId};
@@ -75,15 +75,13 @@ pub(crate) async fn watch(common: &Common, args: &Watch, console: Console) -> Re
 /// The locks as they are; those that were seen before also if they are free
 /// now, because they may have been broken.
 async fn look(inspector: &Inspector, pattern: &str, before: &Seen) -> leasehold::Result<Seen> {
-    let mut names = view::names(inspector, pattern).await?;
+    let mut names: BTreeSet<_> = view::names(inspector, pattern).await?.into_iter().collect();
     let in_use = before.iter().filter(|(_, queue)| !queue.claims.is_empty());
     names.extend(in_use.map(|(name, _)| name.clone()));
     let mut seen = Seen::new();
     for name in names {
-        if !seen.contains_key(&name) {
-            let queue = inspector.queue(&name).await?;
-            seen.insert(name, queue);
-        }
+        let queue = inspector.queue(&name).await?;
+        seen.insert(name, queue);
     }
     Ok(seen)
 }

@@ -96,7 +96,7 @@ fn numbers_and_durations_out_of_bounds_are_usage_errors() {
 #[test]
 fn arguments_that_do_not_fit_are_usage_errors_with_the_nearest_right_one() {
     let world = World::new();
-    refused(&world, &["rnu", "x", "true"], 64, "'run'");
+    refused(&world, &["doctr"], 64, "'doctor'");
     refused(&world, &["run", "--tll", "5s", "x", "true"], 64, "'--ttl'");
     refused(&world, &["run", "x"], 64, "COMMAND");
     refused(
