@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -16,8 +17,12 @@ use tokio::net::unix::pipe;
 
 use super::fault::Fault;
 use super::file::StoreFile;
+use crate::clock;
 use crate::engine::LeaseId;
 use crate::error::ErrorKind;
+
+/// Making a pipe takes microseconds, on a machine that is not out of breath.
+const BIRTH: Duration = Duration::from_secs(60);
 
 /// What the pipe says about a session's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +75,19 @@ pub(super) fn is_left_over(sessions: &Path, lease: LeaseId) -> bool {
         Ok(pipe) => lock_says(&pipe) == Liveness::Dead,
         Err(errno) => errno == Errno::NOENT,
     };
-    is_free(live_path(sessions, lease)) && is_free(unborn_path(sessions, lease))
+    // In this order: what is renamed in between is then found at its new name.
+    let unborn = unborn_path(sessions, lease);
+    !is_young(&unborn) && is_free(unborn) && is_free(live_path(sessions, lease))
+}
+
+/// Whether the pipe may be about to be locked by whoever makes it. A clock that
+/// was set meanwhile only makes left-overs stay for longer.
+fn is_young(unborn: &Path) -> bool {
+    let Ok(stat) = rustix::fs::stat(unborn) else {
+        return false;
+    };
+    let made = u64::try_from(stat.st_ctime).unwrap_or(0);
+    clock::wall_time().as_secs() < made.saturating_add(BIRTH.as_secs())
 }
 
 pub(super) fn liveness(sessions: &Path, lease: LeaseId) -> Liveness {

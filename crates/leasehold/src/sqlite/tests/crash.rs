@@ -196,3 +196,14 @@ async fn a_holder_in_another_process_killed_by_a_signal_is_replaced_at_once() {
     assert!(crate::clock::boot_time().since(killed) < DEADLINE);
     child.wait().unwrap();
 }
+
+#[tokio::test]
+async fn a_session_that_is_just_being_made_is_not_swept_away() {
+    let bench = Bench::new();
+    let _one = bench.party().await;
+    let sessions = bench.path().with_file_name("locks.db.d");
+    let unborn = sessions.join(format!("{:032x}.new", 7));
+    std::fs::write(&unborn, "").unwrap();
+    let _two = bench.party().await;
+    assert!(unborn.exists());
+}
