@@ -79,6 +79,9 @@ impl Supervision<'_> {
         }
         if let Some(terminal) = &self.terminal {
             terminal.take_from(self.child.group);
+            if matches!(change, Change::Killed(_)) {
+                terminal.restore();
+            }
         }
         Ending { change, loss }
     }
@@ -152,6 +155,10 @@ impl Supervision<'_> {
             self.go_on(true);
         } else if asks || signal == Signal::SIGTSTP {
             terminal.take_from(self.child.group);
+            let (name, left) = (self.guard.name(), print::duration(self.guard.valid_for()));
+            self.console.say(&format!(
+                "stopped; {name} is lost unless continued within {left}"
+            ));
             terminal::stop_ourselves();
             self.go_on(*has_terminal);
         }

@@ -10,12 +10,15 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 
 use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
 /// The terminal that this process belongs to.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     device: File,
+    /// How it was set up before the command had it.
+    settings: Option<Termios>,
     /// Whether the command starts with the terminal.
     pub(crate) is_ours_alone: bool,
 }
@@ -30,8 +33,10 @@ impl Terminal {
             .ok()?;
         let interactive = io::stdin().is_terminal() && io::stdout().is_terminal();
         let is_ours_alone = interactive && is_foreground(&device);
+        let settings = tcgetattr(&device).ok();
         Some(Self {
             device,
+            settings,
             is_ours_alone,
         })
     }
@@ -50,6 +55,16 @@ impl Terminal {
     pub(crate) fn take_from(&self, group: Pid) {
         if tcgetpgrp(&self.device) == Ok(group) {
             give(&self.device, getpgrp());
+        }
+    }
+
+    /// Sets the terminal up as it was: an editor that is killed leaves it
+    /// without an echo.
+    pub(crate) fn restore(&self) {
+        if let Some(settings) = &self.settings
+            && self.is_foreground()
+        {
+            let _ = tcsetattr(&self.device, SetArg::TCSADRAIN, settings);
         }
     }
 }

@@ -11,4 +11,5 @@ mod look;
 mod loss;
 mod nested;
 mod run;
+mod terminal;
 mod world;

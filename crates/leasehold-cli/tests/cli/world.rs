@@ -146,7 +146,11 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn of(command: &mut Command) -> Self {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::as_it_is(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
+    /// Starts the command with the ends that it has been given.
+    pub(crate) fn as_it_is(command: &mut Command) -> Self {
         Self {
             child: Some(command.spawn().unwrap()),
         }
