@@ -1,6 +1,7 @@
 //! The life and death of the command: signals, groups, and our own end.
 
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::world::{World, is_alive, until, until_dead};
 
@@ -101,31 +102,24 @@ fn what_the_command_leaves_in_the_background_lives_on_without_the_lock() {
 #[test]
 fn no_helper_is_left_when_the_command_has_ended() {
     let world = World::new();
-    let done = world.run(&["run", "x", "sh", "-c", "ps -o pid=,comm= --ppid $PPID"]);
+    let script = "for stat in /proc/[0-9]*/stat; do
+        read -r pid name state parent rest < $stat && test $parent = $PPID && echo $pid $name
+        done 2>/dev/null";
+    let done = world.run(&["run", "x", "sh", "-c", script]);
     let keeper = done
         .stdout
         .lines()
-        .find(|line| line.contains("lock-keeper"));
+        .find_map(|line| line.strip_suffix(" (lock-keeper)"));
     let keeper = keeper.unwrap_or_else(|| panic!("no keeper: {done:?}"));
-    let pid = keeper.split_whitespace().next().unwrap().parse().unwrap();
-    until_dead(nix::unistd::Pid::from_raw(pid));
+    until_dead(Pid::from_raw(keeper.parse().unwrap()));
 }
 
 #[test]
 fn the_command_has_a_group_of_its_own() {
     let world = World::new();
-    let done = world.run(&[
-        "run",
-        "x",
-        "sh",
-        "-c",
-        "echo $$ $(ps -o pgid= -p $$) $(ps -o pgid= -p $PPID)",
-    ]);
-    let numbers: Vec<u32> = done
-        .stdout
-        .split_whitespace()
-        .map(|word| word.parse().unwrap())
-        .collect();
+    let script = "echo $$; cut -d ' ' -f 5 /proc/$$/stat; cut -d ' ' -f 5 /proc/$PPID/stat";
+    let done = world.run(&["run", "x", "sh", "-c", script]);
+    let numbers: Vec<_> = done.stdout.lines().collect();
     assert_eq!(numbers[0], numbers[1], "{done:?}");
     assert_ne!(numbers[1], numbers[2], "{done:?}");
 }

@@ -81,7 +81,7 @@ impl Screen {
 #[test]
 fn a_command_on_a_terminal_has_the_terminal() {
     let world = World::new();
-    let script = "test $(ps -o tpgid= -p $$) = $$ && read line && echo got $line";
+    let script = "test $(cut -d ' ' -f 8 /proc/$$/stat) = $$ && read line && echo got $line";
     let mut screen = Screen::start(&world, &["run", "x", "sh", "-c", script], &[]);
     screen.press("typed\n");
     screen.until_shown("got typed");
