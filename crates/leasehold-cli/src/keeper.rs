@@ -12,7 +12,7 @@ use std::process::{ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
 use leasehold::Session;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::child::ourselves;
@@ -68,6 +68,9 @@ pub(crate) fn keeper() {
     if let Ok(name) = std::ffi::CString::new(NAME) {
         let _ = nix::sys::prctl::set_name(&name);
     }
+    // Nothing but the end of the pipe counts: not a hang-up of the terminal, nor
+    // what the kernel sends to a group that lost its parent.
+    let _ = SigSet::all().thread_block();
     let mut heard = Vec::new();
     // A read that fails ends the pipe as well.
     let _ = io::stdin().read_to_end(&mut heard);

@@ -3,15 +3,16 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::world::{World, is_alive, until, until_dead};
+use crate::world::{Running, World, is_alive, until, until_dead};
 
-/// A command with a child of its own; both say that they got a signal.
+/// A command with a child of its own; both say that they got a signal. Should
+/// a test fail, they end by themselves.
 const FAMILY: &str = "
-    (trap 'echo inner >> heard; exit' USR1 TERM; echo $(exec sh -c 'echo $PPID') > inner;
-     while :; do sleep 0.02; done) &
+    run() { i=0; while test $((i=i+1)) -lt 3000; do sleep 0.02; done; }
+    (trap 'echo inner >> heard; exit' USR1 TERM; echo $(exec sh -c 'echo $PPID') > inner; run) &
     trap 'echo outer >> heard; wait; exit 5' USR1 TERM
     echo $$ > outer
-    while :; do sleep 0.02; done";
+    run";
 
 #[test]
 fn a_signal_reaches_the_command_and_its_children() {
@@ -71,6 +72,23 @@ fn killing_leasehold_kills_the_command_and_its_children_before_the_lock_is_free(
 }
 
 #[test]
+fn the_lock_stays_held_until_the_keeper_has_done_its_work() {
+    let world = World::new();
+    let running = world.start(&["run", "--ttl", "1h", "x", "sh", "-c", FAMILY]);
+    let (outer, inner) = (world.pid("outer"), world.pid("inner"));
+    let keeper = keeper(&running);
+    kill(keeper, Signal::SIGSTOP).unwrap();
+    // Not `done`: the output ends only with the command's children.
+    drop(running);
+    until_dead(outer);
+    assert_eq!(world.run(&["run", "-n", "x", "true"]).code, 75);
+    assert!(is_alive(inner));
+    kill(keeper, Signal::SIGCONT).unwrap();
+    assert_eq!(world.run(&["run", "-w", "20s", "x", "true"]).code, 0);
+    assert!(!is_alive(inner));
+}
+
+#[test]
 fn killing_leasehold_kills_a_stopped_command_too() {
     let world = World::new();
     let running = world.start(&["run", "--ttl", "1h", "x", "sh", "-c", FAMILY]);
@@ -100,18 +118,41 @@ fn what_the_command_leaves_in_the_background_lives_on_without_the_lock() {
 }
 
 #[test]
+fn the_command_dies_with_leasehold_also_without_a_keeper() {
+    let world = World::new();
+    let running = world.start(&["run", "--ttl", "1h", "x", "sh", "-c", FAMILY]);
+    let (outer, inner) = (world.pid("outer"), world.pid("inner"));
+    kill(keeper(&running), Signal::SIGKILL).unwrap();
+    running.signal(Signal::SIGKILL);
+    until_dead(outer);
+    kill(inner, Signal::SIGKILL).unwrap();
+}
+
+#[test]
 fn no_helper_is_left_when_the_command_has_ended() {
     let world = World::new();
-    let script = "for stat in /proc/[0-9]*/stat; do
-        read -r pid name state parent rest < $stat && test $parent = $PPID && echo $pid $name
-        done 2>/dev/null";
-    let done = world.run(&["run", "x", "sh", "-c", script]);
-    let keeper = done
-        .stdout
-        .lines()
-        .find_map(|line| line.strip_suffix(" (lock-keeper)"));
-    let keeper = keeper.unwrap_or_else(|| panic!("no keeper: {done:?}"));
-    until_dead(Pid::from_raw(keeper.parse().unwrap()));
+    let script = "echo > begun; until test -e go; do sleep 0.02; done";
+    let running = world.start(&["run", "x", "sh", "-c", script]);
+    world.line("begun");
+    let keeper = keeper(&running);
+    std::fs::write(world.path("go"), "").unwrap();
+    assert_eq!(running.done().code, 0);
+    until_dead(keeper);
+}
+
+/// The process that watches over the command's children.
+fn keeper(running: &Running) -> Pid {
+    let parent = running.pid().to_string();
+    until("a keeper", || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut stats = processes
+            .filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok());
+        stats.find_map(|stat| {
+            let (pid, rest) = stat.split_once(" (lock-keeper) ")?;
+            let is_ours = rest.split_whitespace().nth(1) == Some(&parent);
+            is_ours.then(|| Pid::from_raw(pid.parse().unwrap()))
+        })
+    })
 }
 
 #[test]
