@@ -64,13 +64,13 @@ impl Keeper {
 
 /// `leasehold __keeper`: waits for the end of the pipe.
 pub(crate) fn keeper() {
+    // Nothing but the end of the pipe counts: not a hang-up of the terminal, nor
+    // what the kernel sends to a group that lost its parent.
+    let _ = SigSet::all().thread_block();
     #[cfg(target_os = "linux")]
     if let Ok(name) = std::ffi::CString::new(NAME) {
         let _ = nix::sys::prctl::set_name(&name);
     }
-    // Nothing but the end of the pipe counts: not a hang-up of the terminal, nor
-    // what the kernel sends to a group that lost its parent.
-    let _ = SigSet::all().thread_block();
     let mut heard = Vec::new();
     // A read that fails ends the pipe as well.
     let _ = io::stdin().read_to_end(&mut heard);
