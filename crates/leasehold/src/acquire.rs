@@ -71,10 +71,16 @@ async fn in_turn(core: &Arc<Core>, want: &Want, patience: Patience) -> Result<Op
         return Ok(None);
     };
     if let Some(claim) = turn.take_held() {
-        return Ok(Some(Stake { claim, turn: Some(turn) }));
+        return Ok(Some(Stake {
+            claim,
+            turn: Some(turn),
+        }));
     }
     let claim = seek(core, want, patience, &mut turn.seeking).await?;
-    Ok(claim.map(|claim| Stake { claim, turn: Some(turn) }))
+    Ok(claim.map(|claim| Stake {
+        claim,
+        turn: Some(turn),
+    }))
 }
 
 async fn get_turn(core: &Arc<Core>, want: &Want, patience: Patience) -> Result<Option<Turn>> {
@@ -102,7 +108,10 @@ async fn seek(
     let mut outage = Outage::default();
     loop {
         let now = core.clock.now();
-        if seat.as_ref().is_some_and(|attempt| attempt.term.is_over(now)) {
+        if seat
+            .as_ref()
+            .is_some_and(|attempt| attempt.term.is_over(now))
+        {
             *seat = None;
         }
         let attempt = match seat {
@@ -173,8 +182,8 @@ async fn open_term(
                 Error::new(error.kind(), doing(want), error.why()).effect_is(error.effect())
             });
             let why = "the session lost its lease and the store does not give a new one";
-            let error = error
-                .unwrap_or_else(|| Error::new(ErrorKind::Unavailable, doing(want), why));
+            let error =
+                error.unwrap_or_else(|| Error::new(ErrorKind::Unavailable, doing(want), why));
             return Err(interrupt.into_error(core, want, Some(error)));
         }
     }
@@ -257,7 +266,10 @@ impl Attempt {
     fn new(core: &Arc<Core>, want: &Want, patience: Patience, term: Arc<Term>) -> Self {
         let id = TicketId(random_u128());
         let ticket = Ticket {
-            claim: ClaimRef { name: want.name.clone(), id },
+            claim: ClaimRef {
+                name: want.name.clone(),
+                id,
+            },
             lease: term.lease.id,
             holder: random_u64(),
             capacity: want.capacity,
@@ -265,7 +277,14 @@ impl Attempt {
             waits: !matches!(patience, Patience::Try),
             label: want.label.clone(),
         };
-        Self { core: core.clone(), ticket, term, watch: None, is_asking: false, is_settled: false }
+        Self {
+            core: core.clone(),
+            ticket,
+            term,
+            watch: None,
+            is_asking: false,
+            is_settled: false,
+        }
     }
 
     /// Asks the store: for a place the first time and after trouble, else for
@@ -300,7 +319,10 @@ impl Attempt {
         Some(Claim {
             claim: self.ticket.claim.clone(),
             term: self.term.clone(),
-            fence: Fence { token, holder: self.ticket.holder },
+            fence: Fence {
+                token,
+                holder: self.ticket.holder,
+            },
             since: now,
             handed: 0,
         })

@@ -108,7 +108,10 @@ impl Term {
 }
 
 impl Core {
-    #[expect(clippy::too_many_arguments, reason = "called from one place, each with its own type")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "called from one place, each with its own type"
+    )]
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         scheme: &'static str,
@@ -149,7 +152,8 @@ impl Core {
     /// Resolves when the term is no longer the session's current one.
     pub(crate) async fn term_over(&self, term: &Arc<Term>) {
         let mut phase = self.phase.subscribe();
-        let is_over = |phase: &Phase| !matches!(phase, Phase::Open(open) if Arc::ptr_eq(open, term));
+        let is_over =
+            |phase: &Phase| !matches!(phase, Phase::Open(open) if Arc::ptr_eq(open, term));
         let _ = phase.wait_for(is_over).await;
     }
 

@@ -56,7 +56,10 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self { hold, is_left: false }
+        Self {
+            hold,
+            is_left: false,
+        }
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -197,8 +200,11 @@ impl Guard {
             turn,
             done: None,
         };
-        self.withdraw(Leaving { hold: self.hold.clone(), withdrawal: Some(withdrawal) })
-            .await
+        self.withdraw(Leaving {
+            hold: self.hold.clone(),
+            withdrawal: Some(withdrawal),
+        })
+        .await
     }
 
     async fn withdraw(&self, mut leaving: Leaving) -> Result<()> {

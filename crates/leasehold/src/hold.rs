@@ -83,7 +83,10 @@ impl Hold {
         let hold = Arc::new(Self {
             term: claim.term.clone(),
             claim: claim.claim.clone(),
-            fence: Fence { token, ..claim.fence },
+            fence: Fence {
+                token,
+                ..claim.fence
+            },
             granted: now,
             waited: now.since(asked),
             renewals_before: claim.term.renewals(),
@@ -156,7 +159,11 @@ impl Hold {
             return None;
         }
         let is_limit = now.nanos() >= self.limit.load(Ordering::Acquire);
-        let lost = if is_limit { Lost::HoldLimit } else { Lost::Deadline };
+        let lost = if is_limit {
+            Lost::HoldLimit
+        } else {
+            Lost::Deadline
+        };
         self.lose(lost, None);
         self.lost.get().map(|loss| loss.lost)
     }

@@ -80,7 +80,10 @@ impl Inspector {
         let name = Name::new(name)?;
         let mut evicted = 0;
         for holder in self.engine.queue(&name).await?.holders() {
-            let claim = ClaimRef { name: name.clone(), id: holder.id };
+            let claim = ClaimRef {
+                name: name.clone(),
+                id: holder.id,
+            };
             let cause = Cause::Evicted { by, reason };
             if self.engine.withdraw(&claim, cause).await? == Withdrawn::Removed {
                 evicted += 1;

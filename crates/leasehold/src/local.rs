@@ -101,7 +101,13 @@ impl Local {
 
 impl Turn {
     fn new(core: Arc<Core>, name: Name, seeking: Option<Attempt>, holding: Option<Claim>) -> Self {
-        Self { core, name, seeking, holding, is_passed: false }
+        Self {
+            core,
+            name,
+            seeking,
+            holding,
+            is_passed: false,
+        }
     }
 
     /// The claim that was handed over with the turn, if it is still good.

@@ -133,15 +133,21 @@ impl State {
         let Some(queue) = self.locks.get(&claim.name) else {
             return Standing::Gone;
         };
-        let Some(at) = queue.iter().position(|record| record.ticket.claim.id == claim.id) else {
+        let Some(at) = queue
+            .iter()
+            .position(|record| record.ticket.claim.id == claim.id)
+        else {
             return Standing::Gone;
         };
         let record = &queue[at];
         match rule::verdict(record.ticket.capacity, &claims(queue), record.order) {
-            Some(Verdict::Held) => Standing::Held { token: Token::new(record.order) },
-            Some(Verdict::Waiting(watch)) => {
-                Standing::Waiting { watch, ahead: u32::try_from(at).unwrap_or(u32::MAX) }
-            }
+            Some(Verdict::Held) => Standing::Held {
+                token: Token::new(record.order),
+            },
+            Some(Verdict::Waiting(watch)) => Standing::Waiting {
+                watch,
+                ahead: u32::try_from(at).unwrap_or(u32::MAX),
+            },
             None => Standing::Gone,
         }
     }
@@ -152,7 +158,10 @@ impl State {
 }
 
 fn claims(queue: &[Record]) -> Vec<rule::Claim> {
-    let claim = |record: &Record| rule::Claim { order: record.order, weight: record.ticket.weight };
+    let claim = |record: &Record| rule::Claim {
+        order: record.order,
+        weight: record.ticket.weight,
+    };
     queue.iter().map(claim).collect()
 }
 
@@ -172,7 +181,12 @@ impl Engine for Memory {
     async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
         let id = LeaseId(random_u128());
         let expires = self.clock.now() + ttl;
-        let record = LeaseRecord { owner: owner.clone(), ttl, expires, gone: Vec::new() };
+        let record = LeaseRecord {
+            owner: owner.clone(),
+            ttl,
+            expires,
+            gone: Vec::new(),
+        };
         self.state().leases.insert(id, record);
         Ok(Lease { id, ttl })
     }
@@ -183,7 +197,9 @@ impl Engine for Memory {
             return Ok(Renewal::LeaseGone);
         };
         record.expires = self.clock.now() + record.ttl;
-        Ok(Renewal::Renewed { gone: std::mem::take(&mut record.gone) })
+        Ok(Renewal::Renewed {
+            gone: std::mem::take(&mut record.gone),
+        })
     }
 
     async fn close(&self, lease: &Lease) -> Result<()> {
@@ -215,19 +231,36 @@ impl Engine for Memory {
         if known != Standing::Gone {
             return Ok(known);
         }
-        let queue = state.locks.get(&ticket.claim.name).map_or(&[][..], Vec::as_slice);
-        if let Some(other) = queue.first().filter(|other| other.ticket.capacity != ticket.capacity) {
-            return Err(conflict(&ticket.claim.name, ticket.capacity, other.ticket.capacity));
+        let queue = state
+            .locks
+            .get(&ticket.claim.name)
+            .map_or(&[][..], Vec::as_slice);
+        if let Some(other) = queue
+            .first()
+            .filter(|other| other.ticket.capacity != ticket.capacity)
+        {
+            return Err(conflict(
+                &ticket.claim.name,
+                ticket.capacity,
+                other.ticket.capacity,
+            ));
         }
         let order = state.last_order + u64::from(TOKENS_PER_GRANT);
         let mut claims = claims(queue);
-        claims.push(rule::Claim { order, weight: ticket.weight });
+        claims.push(rule::Claim {
+            order,
+            weight: ticket.weight,
+        });
         let verdict = rule::verdict(ticket.capacity, &claims, order);
         if !ticket.waits && verdict != Some(Verdict::Held) {
             return Ok(Standing::Busy);
         }
         state.last_order = order;
-        let record = Record { order, ticket: ticket.clone(), since: now };
+        let record = Record {
+            order,
+            ticket: ticket.clone(),
+            since: now,
+        };
         let queue = state.locks.entry(ticket.claim.name.clone()).or_default();
         queue.push(record);
         Ok(state.standing(&ticket.claim))
@@ -289,7 +322,8 @@ impl State {
             reason: reason.to_owned(),
             at: wall_time(),
         };
-        self.evictions.insert(0, (record.ticket.claim.name.clone(), eviction));
+        self.evictions
+            .insert(0, (record.ticket.claim.name.clone(), eviction));
         self.evictions.truncate(EVICTIONS);
     }
 }
@@ -344,7 +378,10 @@ impl Inspect for Memory {
 
     async fn names(&self, prefix: &str) -> Result<Vec<Name>> {
         let state = self.state();
-        let names = state.locks.keys().filter(|name| name.as_str().starts_with(prefix));
+        let names = state
+            .locks
+            .keys()
+            .filter(|name| name.as_str().starts_with(prefix));
         Ok(names.cloned().collect())
     }
 
@@ -382,6 +419,9 @@ impl Memory {
         };
         let capacity = queue.first().map_or(0, |record| record.ticket.capacity);
         let held = rule::holders(capacity, &claims(queue));
-        queue[..held].iter().map(|record| record.ticket.claim.id).collect()
+        queue[..held]
+            .iter()
+            .map(|record| record.ticket.claim.id)
+            .collect()
     }
 }

@@ -30,7 +30,10 @@ impl LockAll {
         names: impl IntoIterator<Item = N>,
     ) -> Self {
         let names = names.into_iter().map(|name| name.as_ref().to_owned());
-        Self { anchor, names: names.collect() }
+        Self {
+            anchor,
+            names: names.collect(),
+        }
     }
 
     /// Waits for all of them.
@@ -53,7 +56,8 @@ impl LockAll {
     /// # Cancel safety
     /// Dropping the future gives back what it has got.
     pub async fn lock_within(&self, longest: Duration) -> Result<Guards> {
-        self.waited(Patience::within(&self.anchor.core, longest)).await
+        self.waited(Patience::within(&self.anchor.core, longest))
+            .await
     }
 
     /// Holds all of them if all are free now; `None` if one is not, and then
@@ -126,7 +130,9 @@ impl Guards {
         if self.0.is_empty() {
             return std::future::pending().await;
         }
-        select_all(self.0.iter().map(|guard| Box::pin(guard.lost()))).await.0
+        select_all(self.0.iter().map(|guard| Box::pin(guard.lost())))
+            .await
+            .0
     }
 
     /// Gives all of them back, the last one first.

@@ -47,7 +47,14 @@ use crate::watchdog::{self, watchdog};
 pub async fn connect(url: &str) -> Result<Session> {
     let config = Config::parse(url)?;
     let (engine, clock) = config.engine().await?;
-    Session::start(engine, config.store.scheme(), clock, config.settings, config.label).await
+    Session::start(
+        engine,
+        config.store.scheme(),
+        clock,
+        config.settings,
+        config.label,
+    )
+    .await
 }
 
 /// Opens a session on the default store: `$LEASEHOLD_URL`, else the file
@@ -100,7 +107,15 @@ impl Session {
         let (lease, lease_clock) = watchdog::open(&*engine, clock, &owner, settings).await?;
         let term = Term::new(lease, &lease_clock);
         let (errands, incoming) = mpsc::unbounded_channel();
-        let core = Core::new(engine, scheme, clock, settings, owner, term.clone(), errands);
+        let core = Core::new(
+            engine,
+            scheme,
+            clock,
+            settings,
+            owner,
+            term.clone(),
+            errands,
+        );
         tokio::spawn(watchdog(core.clone(), term, lease_clock));
         tokio::spawn(reaper(core.clone(), incoming));
         let anchor = Arc::new(Anchor { core });
@@ -202,6 +217,10 @@ impl Settings {
             )));
         }
         let patience = patience.unwrap_or_else(|| ttl.max(Duration::from_secs(10)));
-        Ok(Self { ttl, margin, patience })
+        Ok(Self {
+            ttl,
+            margin,
+            patience,
+        })
     }
 }

@@ -66,7 +66,12 @@ async fn keep(core: &Core, term: &Arc<Term>, mut clock: LeaseClock) -> Option<Lo
         if renewal.is_none() && (next == Next::Renew || is_urgent) {
             is_urgent = false;
             clock.tried(now);
-            renewal = Some(Box::pin(renew(core, term.lease, now, clock.attempt_limit())));
+            renewal = Some(Box::pin(renew(
+                core,
+                term.lease,
+                now,
+                clock.attempt_limit(),
+            )));
         }
         let until = match next {
             Next::Sleep(until) if renewal.is_none() => until,
@@ -107,7 +112,9 @@ async fn keep(core: &Core, term: &Arc<Term>, mut clock: LeaseClock) -> Option<Lo
 type Answer = (Moment, Option<Result<Renewal>>);
 
 async fn renew(core: &Core, lease: Lease, sent: Moment, limit: Duration) -> Answer {
-    let answer = tokio::time::timeout(limit, core.engine.renew(&lease)).await.ok();
+    let answer = tokio::time::timeout(limit, core.engine.renew(&lease))
+        .await
+        .ok();
     let outcome = match &answer {
         Some(Ok(Renewal::Renewed { .. })) => "renewed",
         Some(Ok(Renewal::LeaseGone)) => "gone",
