@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backoff;
 use crate::clock::Moment;
-use crate::core::{Anchor, Core, Phase, Term};
+use crate::core::{Anchor, Core, Term};
 use crate::engine::{ClaimRef, Standing, Ticket, TicketId, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::{Fence, Token};
@@ -14,6 +14,7 @@ use crate::guard::Guard;
 use crate::hold::{Claim, Hold, Limits, Stake};
 use crate::local::{Local, Place, Turn};
 use crate::name::Name;
+use crate::phase::Phase;
 use crate::random::{random_u64, random_u128};
 use crate::reaper::{Errand, Withdrawal};
 
@@ -166,27 +167,24 @@ async fn open_term(
     patience: Patience,
     outage: &Outage,
 ) -> Result<Arc<Term>> {
-    let mut phase = core.phase.subscribe();
-    loop {
-        match &*phase.borrow_and_update() {
-            Phase::Open(term) => return Ok(term.clone()),
-            Phase::Closed => return Err(core.closed_error(doing(want))),
-            Phase::Between => {}
-        }
-        let patience = match patience {
-            Patience::Until(_) => patience,
-            Patience::Try | Patience::Wait => Patience::within(core, core.settings.patience),
+    let patience = match patience {
+        Patience::Until(_) => patience,
+        Patience::Try | Patience::Wait => Patience::within(core, core.settings.patience),
+    };
+    let open = core.phases.until(|phase| match phase {
+        Phase::Open(term) => Some(term.clone()),
+        Phase::Between | Phase::Closed => None,
+    });
+    bounded(core, patience, None, open).await.map_err(|interrupt| {
+        let trouble = match &outage.error {
+            Some(error) => Error::new(error.kind(), doing(want), error.why()).effect_is(error.effect()),
+            None => {
+                let why = "the session lost its lease and the store does not give a new one";
+                Error::new(ErrorKind::Unavailable, doing(want), why)
+            }
         };
-        if let Err(interrupt) = bounded(core, patience, None, phase.changed()).await {
-            let error = outage.error.as_ref().map(|error| {
-                Error::new(error.kind(), doing(want), error.why()).effect_is(error.effect())
-            });
-            let why = "the session lost its lease and the store does not give a new one";
-            let error =
-                error.unwrap_or_else(|| Error::new(ErrorKind::Unavailable, doing(want), why));
-            return Err(interrupt.into_error(core, want, Some(error)));
-        }
-    }
+        interrupt.into_error(core, want, Some(trouble))
+    })
 }
 
 fn doing(want: &Want) -> String {

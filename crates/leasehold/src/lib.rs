@@ -20,6 +20,8 @@
 #![allow(clippy::module_name_repetitions)]
 
 pub mod blocking;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod engine;
 pub mod fence;
 pub mod rule;
@@ -40,6 +42,7 @@ mod multi;
 mod mutex;
 mod name;
 mod owner;
+mod phase;
 mod promises;
 mod random;
 mod reaper;

@@ -15,6 +15,7 @@ use crate::lease;
 use crate::multi::LockAll;
 use crate::mutex::Mutex;
 use crate::owner::Owner;
+use crate::phase::Phase;
 use crate::reaper::reaper;
 use crate::reentrant::Reentrant;
 use crate::rwlock::RwLock;
@@ -180,7 +181,7 @@ impl Session {
     #[cfg(unix)]
     pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         let core = &self.anchor.core;
-        let crate::core::Phase::Open(term) = &*core.phase.borrow() else {
+        let Phase::Open(term) = core.phases.current() else {
             return None;
         };
         core.engine.lifeline(&term.lease)
