@@ -172,8 +172,10 @@ async fn open_term(
         Patience::Try | Patience::Wait => Patience::within(core, core.settings.patience),
     };
     let open = core.phases.until(|phase| match phase {
-        Phase::Open(term) => Some(term.clone()),
-        Phase::Between | Phase::Closed => None,
+        // A term past its deadline is as good as none; the watchdog is about
+        // to notice.
+        Phase::Open(term) if !term.is_over(core.clock.now()) => Some(term.clone()),
+        _ => None,
     });
     bounded(core, patience, None, open).await.map_err(|interrupt| {
         let trouble = match &outage.error {
