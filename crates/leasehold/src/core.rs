@@ -52,7 +52,15 @@ pub(crate) struct Core {
     pub(crate) look: Notify,
     /// Rung when the lease should be verified now.
     pub(crate) doubt: Notify,
-    holds: Mutex<BTreeMap<TicketId, Weak<Hold>>>,
+    holds: Mutex<Holds>,
+}
+
+#[derive(Debug, Default)]
+struct Holds {
+    by_claim: BTreeMap<TicketId, Weak<Hold>>,
+    /// Claims that the store took away before their hold was here: the news
+    /// overtook the grant, or the claim is being handed over.
+    gone: BTreeMap<TicketId, GoneClaim>,
 }
 
 /// The time of one lease, as holds and waits see it.
@@ -147,30 +155,44 @@ impl Core {
     }
 
     pub(crate) fn register(&self, id: TicketId, hold: &Arc<Hold>) {
-        self.holds().insert(id, Arc::downgrade(hold));
+        let mut holds = self.holds();
+        holds.by_claim.insert(id, Arc::downgrade(hold));
+        let gone = holds.gone.get(&id).cloned();
+        drop(holds);
+        if let Some(gone) = gone {
+            hold.lose(gone.lost, gone.note);
+        }
     }
 
     /// Forgets the hold on this claim, unless the claim has been handed on.
     pub(crate) fn deregister(&self, id: TicketId, hold: *const Hold) {
-        let mut holds = self.holds();
-        if holds.get(&id).is_some_and(|known| known.as_ptr() == hold) {
-            holds.remove(&id);
+        let by_claim = &mut self.holds().by_claim;
+        if by_claim.get(&id).is_some_and(|known| known.as_ptr() == hold) {
+            by_claim.remove(&id);
         }
     }
 
     /// Every hold on claims of this lease is lost.
     pub(crate) fn lose_all(&self, lost: Lost) {
-        let holds: Vec<_> = self.holds().values().filter_map(Weak::upgrade).collect();
+        let holds: Vec<_> = {
+            let mut holds = self.holds();
+            holds.gone.clear();
+            holds.by_claim.values().filter_map(Weak::upgrade).collect()
+        };
         for hold in holds {
             hold.lose(lost, None);
         }
     }
 
     pub(crate) fn lose_gone(&self, gone: GoneClaim) {
-        let hold = self.holds().get(&gone.id).and_then(Weak::upgrade);
-        if let Some(hold) = hold {
-            hold.lose(gone.lost, gone.note);
-        }
+        let mut holds = self.holds();
+        let hold = holds.by_claim.get(&gone.id).and_then(Weak::upgrade);
+        let Some(hold) = hold else {
+            holds.gone.insert(gone.id, gone);
+            return;
+        };
+        drop(holds);
+        hold.lose(gone.lost, gone.note);
     }
 
     /// Ends the holds that have reached their limit and says when the next one
@@ -178,6 +200,7 @@ impl Core {
     pub(crate) fn end_limited_holds(&self, now: Moment) -> Option<Moment> {
         let limited: Vec<_> = self
             .holds()
+            .by_claim
             .values()
             .filter_map(Weak::upgrade)
             .filter(|hold| hold.is_limited())
@@ -190,7 +213,7 @@ impl Core {
         Error::new(ErrorKind::Closed, doing, "the session is closed")
     }
 
-    fn holds(&self) -> MutexGuard<'_, BTreeMap<TicketId, Weak<Hold>>> {
+    fn holds(&self) -> MutexGuard<'_, Holds> {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

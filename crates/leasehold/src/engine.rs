@@ -37,7 +37,8 @@ pub trait Engine: Inspect {
 
     /// Takes in what the store tells this session and wakes the waits it is
     /// for. Returns when held claims should be looked at before the next
-    /// renewal is due. The session calls it again and again, in one place.
+    /// renewal is due, once for each piece of news. The session calls it again
+    /// and again, in one place.
     async fn listen(&self, lease: &Lease);
 
     /// Puts the claim at the end of its queue. One round trip if the lock is
@@ -157,7 +158,8 @@ pub enum Standing {
 pub enum Renewal {
     /// The lease goes on; these claims are no longer part of it.
     Renewed {
-        /// Claims that the store no longer has, and why.
+        /// Claims that the store no longer has, and why. A reply may be lost, so
+        /// a claim is reported until the session has withdrawn it.
         gone: Vec<GoneClaim>,
     },
     /// The store does not know the lease: all its claims are gone.

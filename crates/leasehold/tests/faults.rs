@@ -71,3 +71,26 @@ async fn news_during_a_slow_renewal_does_not_make_the_watchdog_spin() {
     break_lock(&store, "x").await;
     assert_eq!(guard.lost().await, Lost::Evicted);
 }
+
+/// The reply that told us is lost; the store says it again.
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_does_not_hide_that_the_lock_was_broken() {
+    let (store, network, session) = on_a_network().await;
+    let guard = session.mutex("x").lock().await.unwrap();
+    network.next("renew", Fate { end: End::Broken, ..Fate::SWIFT });
+    break_lock(&store, "x").await;
+    assert_eq!(guard.lost().await, Lost::Evicted);
+}
+
+/// The renewal that says so overtakes the reply that grants the lock.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_broken_on_its_way_to_us_is_lost() {
+    let (store, network, session) = on_a_network().await;
+    network.next("enqueue", Fate { after: ms(200), ..Fate::SWIFT });
+    let locking = tokio::spawn(async move { session.mutex("x").lock().await });
+    tokio::time::sleep(ms(50)).await;
+    break_lock(&store, "x").await;
+    let guard = locking.await.unwrap().unwrap();
+    assert_eq!(guard.lost().await, Lost::Evicted);
+    assert!(guard.held() < ms(50), "{:?}", guard.held());
+}
