@@ -42,11 +42,14 @@ pub trait Engine: Inspect {
     async fn listen(&self, lease: &Lease);
 
     /// Puts the claim at the end of its queue. One round trip if the lock is
-    /// free. A ticket that does not wait and is not granted writes nothing.
+    /// free. A ticket that does not wait and is not granted writes nothing. A
+    /// request that nobody listens to any more reaches the store within the
+    /// session's ttl or not at all.
     async fn enqueue(&self, ticket: &Ticket) -> Result<Standing>;
 
     /// Waits until the claim's standing may have changed and says what it is.
-    /// May wake early, never more than a second late.
+    /// May wake early, never more than a second late. Never puts the claim into
+    /// the queue.
     async fn wait(&self, ticket: &Ticket, watch: Watch) -> Result<Standing>;
 
     /// Takes the claim out of its queue: release, cancel and evict alike.

@@ -13,7 +13,7 @@ use crate::engine::ClaimRef;
 use crate::fence::{Fence, Token};
 use crate::guard::Lost;
 use crate::local::Turn;
-use crate::reaper::Errand;
+use crate::reaper::{Doubt, Errand};
 use crate::telemetry;
 
 /// How long a hold may last, whatever the lease does.
@@ -34,6 +34,8 @@ pub(crate) struct Claim {
     pub(crate) since: Moment,
     /// How often it was handed over inside this process.
     pub(crate) handed: u32,
+    /// Another request for it may still arrive at the store.
+    pub(crate) doubt: Option<Doubt>,
 }
 
 /// What a hold has to give back, once.

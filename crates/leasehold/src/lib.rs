@@ -27,6 +27,7 @@ pub mod fence;
 pub mod rule;
 
 mod acquire;
+mod attempt;
 mod backoff;
 mod clock;
 mod config;

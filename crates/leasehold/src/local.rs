@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::acquire::Attempt;
+use crate::attempt::Attempt;
 use crate::core::Core;
 use crate::hold::Claim;
 use crate::name::Name;
@@ -146,7 +146,8 @@ impl Drop for Turn {
             return;
         }
         self.is_passed = true;
-        let mut seeking = self.seeking.take();
+        // A try that was cut off is of no use to those who want to wait.
+        let mut seeking = self.seeking.take().filter(Attempt::waits);
         let mut holding = self.holding.take();
         while let Some(next) = self.core.local.next(&self.name) {
             let turn = Self::new(self.core.clone(), self.name.clone(), seeking, holding);

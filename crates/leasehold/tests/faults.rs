@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use faulty::{End, Fate, Faulty};
 use leasehold::engine::{Cause, ClaimRef, Engine};
-use leasehold::{Lost, Memory, Name, Session};
+use leasehold::{Effect, ErrorKind, Lost, Memory, Name, Session};
 use rng::Rng;
 
 const TTL: Duration = Duration::from_secs(1);
@@ -93,4 +93,116 @@ async fn a_lock_that_was_broken_on_its_way_to_us_is_lost() {
     let guard = locking.await.unwrap().unwrap();
     assert_eq!(guard.lost().await, Lost::Evicted);
     assert!(guard.held() < ms(50), "{:?}", guard.held());
+}
+
+/// A request that is never answered, while the rest of the store works.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_never_answered_is_repeated() {
+    let (store, network, session) = on_a_network().await;
+    network.next("enqueue", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+    let mutex = session.mutex("x");
+    let guard = tokio::time::timeout(TTL * 2, mutex.lock()).await.unwrap().unwrap();
+    network.next("wait", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+    let other = Session::with_engine(network.clone(), TTL).await.unwrap();
+    let waiting = tokio::spawn(async move { other.mutex("x").lock().await.map(drop) });
+    tokio::time::sleep(ms(50)).await;
+    guard.release().await.unwrap();
+    tokio::time::timeout(TTL * 2, waiting).await.unwrap().unwrap().unwrap();
+    tokio::time::sleep(TTL * 2).await;
+    assert_eq!(store.claim_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_without_a_deadline_gives_up_on_a_store_that_never_answers() {
+    let (_, network, session) = on_a_network().await;
+    for _ in 0..200 {
+        network.next("enqueue", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+    }
+    let mutex = session.mutex("x");
+    let locking = tokio::time::timeout(ms(60_000), mutex.lock());
+    let error = locking.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.effect(), Effect::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_never_answered_is_repeated() {
+    let (store, network, session) = on_a_network().await;
+    let guard = session.mutex("x").lock().await.unwrap();
+    network.next("withdraw", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+    tokio::time::timeout(TTL, guard.release()).await.unwrap().unwrap();
+    assert_eq!(store.claim_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lock_all_ends_at_its_deadline_also_if_the_store_hangs() {
+    let (_, network, session) = on_a_network().await;
+    let other = Session::with_engine(network.clone(), TTL).await.unwrap();
+    let _held = other.mutex("b").lock().await.unwrap();
+    for _ in 0..20 {
+        network.next("withdraw", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+    }
+    let asked = tokio::time::Instant::now();
+    session.lock_all(["a", "b"]).lock_within(ms(200)).await.unwrap_err();
+    assert!(asked.elapsed() <= ms(300), "{:?}", asked.elapsed());
+}
+
+/// A request that was given up is delivered after the release of the claim
+/// that its repetition had got.
+#[tokio::test(start_paused = true)]
+async fn a_late_request_leaves_no_claim_behind_the_release() {
+    let (store, network, session) = on_a_network().await;
+    network.next("enqueue", Fate { before: ms(700), end: End::Silence, ..Fate::SWIFT });
+    let guard = session.mutex("x").lock().await.unwrap();
+    guard.release().await.unwrap();
+    assert!(network.count("enqueue") > 1);
+    tokio::time::sleep(TTL * 2).await;
+    assert_eq!(store.claim_count(), 0);
+}
+
+/// The first request arrives, the claim is withdrawn, and then the second one
+/// arrives.
+#[tokio::test(start_paused = true)]
+async fn two_late_requests_leave_no_claim_behind_the_withdrawal() {
+    let (store, network, session) = on_a_network().await;
+    network.next("enqueue", Fate { before: ms(340), end: End::Silence, ..Fate::SWIFT });
+    network.next("enqueue", Fate { before: ms(500), end: End::Silence, ..Fate::SWIFT });
+    session.mutex("x").lock_within(ms(350)).await.unwrap_err();
+    assert!(network.count("enqueue") > 1);
+    tokio::time::sleep(TTL * 2).await;
+    assert_eq!(store.claim_count(), 0);
+}
+
+/// The withdrawal finds nothing, the late request arrives, and only then the
+/// answer to the withdrawal, after the time a request can be on its way.
+#[tokio::test(start_paused = true)]
+async fn what_a_withdrawal_finds_counts_from_when_it_was_sent() {
+    let (store, network, session) = on_a_network().await;
+    network.next("enqueue", Fate { before: ms(990), end: End::Silence, ..Fate::SWIFT });
+    for _ in 0..50 {
+        network.next("withdraw", Fate { after: ms(300), ..Fate::SWIFT });
+    }
+    session.mutex("x").lock_within(ms(1)).await.unwrap_err();
+    tokio::time::sleep(TTL * 3).await;
+    assert_eq!(store.claim_count(), 0);
+}
+
+/// A cancelled try must not pass its place on: it would make the next in line
+/// a try as well.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_try_does_not_make_the_next_in_line_give_up() {
+    let (_, network, session) = on_a_network().await;
+    let other = Session::with_engine(network.clone(), TTL).await.unwrap();
+    let held = other.mutex("x").lock().await.unwrap();
+    network.next("enqueue", Fate { before: ms(100), ..Fate::SWIFT });
+    let mutex = session.mutex("x");
+    let trying = tokio::spawn(async move { mutex.try_lock().await.map(drop) });
+    tokio::time::sleep(ms(10)).await;
+    let mutex = session.mutex("x");
+    let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
+    tokio::time::sleep(ms(10)).await;
+    trying.abort();
+    tokio::time::sleep(ms(500)).await;
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap();
 }
