@@ -167,7 +167,10 @@ impl Core {
     /// Forgets the hold on this claim, unless the claim has been handed on.
     pub(crate) fn deregister(&self, id: TicketId, hold: *const Hold) {
         let by_claim = &mut self.holds().by_claim;
-        if by_claim.get(&id).is_some_and(|known| known.as_ptr() == hold) {
+        if by_claim
+            .get(&id)
+            .is_some_and(|known| known.as_ptr() == hold)
+        {
             by_claim.remove(&id);
         }
     }

@@ -232,10 +232,16 @@ impl Guard {
         let (done, heard) = oneshot::channel();
         withdrawal.done = Some(done);
         core.send(Errand::Withdraw(withdrawal));
-        if is_passing && let Ok(Ok(())) = tokio::time::timeout(core.settings.ttl, heard).await {
-            return Ok(());
+        let heard = match is_passing {
+            true => tokio::time::timeout(core.settings.ttl, heard).await,
+            false => return Err(error),
+        };
+        match heard {
+            Ok(Ok(())) => Ok(()),
+            // The session was closed, and the lease took the claim along.
+            Ok(Err(_)) if core.is_closed() => Ok(()),
+            _ => Err(error),
         }
-        Err(error)
     }
 
     fn loss(&self, lost: Lost, doing: &str) -> Error {

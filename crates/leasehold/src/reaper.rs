@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::backoff;
 use crate::clock::Moment;
@@ -89,50 +89,46 @@ impl Core {
     }
 }
 
-/// How many errands are run beside each other.
+/// How many requests are on their way at once. Errands that pause do not count,
+/// so that claims in doubt never hold up a release.
 const AT_ONCE: usize = 64;
 
 pub(crate) async fn reaper(core: Arc<Core>, mut errands: mpsc::UnboundedReceiver<Errand>) {
-    let mut running = FuturesUnordered::new();
-    loop {
+    let requests = Semaphore::new(AT_ONCE);
+    let mut withdrawals = FuturesUnordered::new();
+    let mut closings = FuturesUnordered::new();
+    let (last, done) = loop {
         tokio::select! {
             biased;
-            Some(()) = running.next() => {}
-            errand = errands.recv(), if running.len() < AT_ONCE => match errand {
-                Some(Errand::Withdraw(withdrawal)) => running.push(run(&core, Job::Withdraw(withdrawal))),
-                Some(Errand::Close(lease)) => running.push(run(&core, Job::Close(lease))),
-                Some(Errand::End { lease, done }) => {
-                    if let Some(lease) = lease {
-                        close(&core, lease).await;
-                    }
-                    if let Some(done) = done {
-                        let _ = done.send(());
-                    }
-                    return;
+            Some(()) = withdrawals.next() => {}
+            Some(()) = closings.next() => {}
+            errand = errands.recv() => match errand {
+                Some(Errand::Withdraw(withdrawal)) => {
+                    withdrawals.push(withdraw(&core, &requests, withdrawal));
                 }
+                Some(Errand::Close(lease)) => closings.push(close(&core, lease)),
+                Some(Errand::End { lease, done }) => break (lease, done),
                 None => return,
             },
         }
+    };
+    // The leases take all of their claims along, so the withdrawals have
+    // nothing left to do. They are dropped when the leases are ended: whoever
+    // waits for one hears that it is over.
+    closings.extend(last.map(|lease| close(&core, lease)));
+    while closings.next().await.is_some() {}
+    if let Some(done) = done {
+        let _ = done.send(());
     }
 }
 
-enum Job {
-    Withdraw(Withdrawal),
-    Close(Lease),
-}
-
-async fn run(core: &Core, job: Job) {
-    match job {
-        Job::Withdraw(withdrawal) => withdraw(core, withdrawal).await,
-        Job::Close(lease) => close(core, lease).await,
-    }
-}
-
-async fn withdraw(core: &Core, mut withdrawal: Withdrawal) {
+async fn withdraw(core: &Core, requests: &Semaphore, mut withdrawal: Withdrawal) {
     let mut attempt = 0;
     loop {
+        let permit = requests.acquire().await;
         let sent = core.clock.now();
         let answer = limited(core, core.engine.withdraw(&withdrawal.claim, Cause::Ours)).await;
+        drop(permit);
         // One try is enough for the others of this process: if the store did
         // not take it, they queue behind our own claim for a while.
         drop(withdrawal.turn.take());
