@@ -182,13 +182,14 @@ impl Guard {
     /// Dropping the future leaves the release to the background.
     pub async fn release(mut self) -> Result<()> {
         self.is_left = true;
-        let lost = self.hold.lost();
-        let stake = self.hold.leave();
-        if let Some(lost) = lost {
-            return Err(self.loss(lost, "release"));
-        }
-        let Some(stake) = stake else {
-            return Ok(());
+        // A hold that is past its deadline has nothing to give back.
+        self.hold.lost();
+        let Some(stake) = self.hold.leave() else {
+            return match self.hold.lost() {
+                Some(lost) => Err(self.loss(lost, "release")),
+                // Another guard of a reentrant hold is still there.
+                None => Ok(()),
+            };
         };
         let Some((claim, turn)) = pass_on(stake) else {
             return Ok(());

@@ -257,3 +257,30 @@ async fn closing_does_not_wait_for_withdrawals_that_hang() {
     assert!(asked.elapsed() < ms(100), "{:?}", asked.elapsed());
     assert_eq!(store.claim_count(), 0);
 }
+
+/// The watchdog says that the hold has reached its limit in the very moment in
+/// which it is given back, on another thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_hold_is_either_given_back_or_lost_and_leaves_nothing_either_way() {
+    let (store, network, session) = on_a_network().await;
+    network.skip_network();
+    let mut tasks = Vec::new();
+    for number in 0..400 {
+        let mutex = session.mutex(format!("x{number}")).max_hold(ms(3));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..20 {
+                let guard = mutex.lock().await.unwrap();
+                while guard.valid_for() > Duration::from_micros(30) {
+                    tokio::task::yield_now().await;
+                }
+                let _ = guard.release().await;
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    session.mutex("last").lock().await.unwrap().release().await.unwrap();
+    tokio::time::sleep(ms(200)).await;
+    assert_eq!(store.claim_count(), 0);
+}
