@@ -169,6 +169,11 @@ impl Session {
         Inspector::new(self.anchor.core.engine.clone())
     }
 
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.anchor.core
+    }
+
     /// Resolves when the session has closed and everything is cleaned up.
     pub(crate) fn reaped(&self) -> impl Future<Output = ()> + Send + 'static {
         let errands = self.anchor.core.errands.clone();
