@@ -4,9 +4,12 @@
 //! `LEASEHOLD_SEED=N cargo test -p leasehold --features conformance --test
 //! simulation seeds` runs one seed and prints what happens.
 
+#[path = "simulation/broken.rs"]
+mod broken;
 #[path = "simulation/client.rs"]
 mod client;
 #[path = "simulation/faulty.rs"]
+#[allow(dead_code, reason = "the tests of single faults use the rest")]
 mod faulty;
 #[path = "simulation/ledger.rs"]
 mod ledger;
@@ -46,6 +49,47 @@ fn a_seed_repeats_itself() {
         let (first, second) = (simulate(seed, Plan::default()), simulate(seed, Plan::default()));
         assert_eq!(first, second, "seed {seed}");
     }
+}
+
+/// What the simulation says to an engine with a defect.
+fn caught(broken: world::Make) -> String {
+    let plan = Plan {
+        broken: Some(broken),
+        ..Plan::default()
+    };
+    let found = search(SEEDS, plan, 3);
+    let faults = found.into_iter().flat_map(|(_, outcome)| outcome.faults);
+    faults.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn an_engine_that_withdraws_for_anyone_is_caught() {
+    let said = caught(broken::no_owner_check);
+    assert!(said.contains("held at once"), "{said}");
+}
+
+#[test]
+fn an_engine_that_ends_leases_early_is_caught() {
+    let said = caught(broken::early_expiry);
+    assert!(said.contains("held at once"), "{said}");
+}
+
+#[test]
+fn an_engine_that_brings_leases_back_is_caught() {
+    let said = caught(broken::resurrection);
+    assert!(said.contains("no longer has"), "{said}");
+}
+
+#[test]
+fn an_engine_whose_tokens_do_not_grow_is_caught() {
+    let said = caught(broken::stuck_token);
+    assert!(said.contains("was granted twice"), "{said}");
+}
+
+#[test]
+fn an_engine_that_does_not_withdraw_is_caught() {
+    let said = caught(broken::lazy_withdraw);
+    assert!(said.contains("left over"), "{said}");
 }
 
 /// The first so many seeds that find a fault, searched on every core.

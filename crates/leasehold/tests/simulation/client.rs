@@ -54,14 +54,25 @@ pub(crate) async fn client(world: Arc<World>, id: u64, mut rng: Rng) {
         let names = names(&aim);
         let floors: Vec<_> = names.iter().map(|name| world.ledger.floor(name)).collect();
         let asked = Instant::now();
-        let request = ask(world.sessions[at].clone(), aim.clone(), way, owner.clone(), world.permits);
+        let request = ask(
+            world.sessions[at].clone(),
+            aim.clone(),
+            way,
+            owner.clone(),
+            world.permits,
+        );
         let answer = give_up_at_random(request, &mut rng).await;
-        world.ledger.note(format_args!("task {id} session {at} {aim:?} {way:?}: {}", describe(&answer)));
+        world.ledger.note(format_args!(
+            "task {id} session {at} {aim:?} {way:?}: {}",
+            describe(&answer)
+        ));
         if let Way::Within(longest) = way
             && asked.elapsed() > longest + GRACE
         {
             let late = asked.elapsed() - longest;
-            world.ledger.fault(format_args!("a wait ended {late:?} after its deadline"));
+            world
+                .ledger
+                .fault(format_args!("a wait ended {late:?} after its deadline"));
         }
         match answer {
             Some(Ok(Some(prize))) => hold(&world, id, &aim, prize, &floors, &mut rng).await,
@@ -154,7 +165,10 @@ fn ask(session: Session, aim: Aim, way: Way, owner: Owner, permits: u32) -> Aske
                 let semaphore = session.semaphore("sem", permits);
                 match way {
                     Way::Lock => semaphore.acquire_many(count).await.map(Some),
-                    Way::Within(longest) => semaphore.acquire_many_within(count, longest).await.map(Some),
+                    Way::Within(longest) => semaphore
+                        .acquire_many_within(count, longest)
+                        .await
+                        .map(Some),
                     Way::Try => semaphore.try_acquire_many(count).await,
                 }
                 .map(one)
@@ -170,7 +184,9 @@ fn ask(session: Session, aim: Aim, way: Way, owner: Owner, permits: u32) -> Aske
             }
             Aim::All(names) => match way {
                 Way::Lock => session.lock_all(names).lock().await.map(Some),
-                Way::Within(longest) => session.lock_all(names).lock_within(longest).await.map(Some),
+                Way::Within(longest) => {
+                    session.lock_all(names).lock_within(longest).await.map(Some)
+                }
                 Way::Try => session.lock_all(names).try_lock().await,
             }
             .map(all),
@@ -184,7 +200,9 @@ async fn give_up_at_random<T>(request: impl Future<Output = T>, rng: &mut Rng) -
     let mut request = std::pin::pin!(request);
     match rng.below(10) {
         0..=4 => Some(request.await),
-        5 | 6 => tokio::time::timeout(rng.millis(0..1500), request).await.ok(),
+        5 | 6 => tokio::time::timeout(rng.millis(0..1500), request)
+            .await
+            .ok(),
         _ => {
             let mut polls = rng.below(12);
             std::future::poll_fn(|context| match polls {
@@ -209,12 +227,19 @@ async fn hold(world: &Arc<World>, id: u64, aim: &Aim, prize: Prize, floors: &[u6
         && rng.chance(50)
         && guard.check().is_ok()
     {
-        world.ledger.note(format_args!("task {id} holds {}", guard.token()));
+        world
+            .ledger
+            .note(format_args!("task {id} holds {}", guard.token()));
     }
     let longest = world.longest_ttl.as_millis() as u64;
-    let time = if rng.chance(70) { rng.millis(0..60) } else { rng.millis(0..longest * 2) };
+    let time = if rng.chance(70) {
+        rng.millis(0..60)
+    } else {
+        rng.millis(0..longest * 2)
+    };
     let until = Instant::now() + time;
-    while Instant::now() < until && !world.is_ending() && !prize.is_lost_in_time(world, until).await {
+    while Instant::now() < until && !world.is_ending() && !prize.is_lost_in_time(world, until).await
+    {
         check(world, aim, &entries);
     }
     check(world, aim, &entries);
@@ -259,7 +284,10 @@ fn enter(world: &World, aim: &Aim, prize: &Prize, floors: &[u64]) -> Vec<(String
         };
         let prize = prize.clone();
         let believes = Box::new(move || prize.guard(at).check().is_ok());
-        (guard.name().to_owned(), world.ledger.enter(&grant, believes))
+        (
+            guard.name().to_owned(),
+            world.ledger.enter(&grant, believes),
+        )
     };
     guards.into_iter().enumerate().map(enter).collect()
 }
@@ -277,7 +305,11 @@ impl Prize {
     async fn is_lost_in_time(&self, world: &World, until: Instant) -> bool {
         let valid = match self {
             Self::One(guard) => guard.valid_for(),
-            Self::All(guards) => guards.iter().map(Guard::valid_for).min().unwrap_or_default(),
+            Self::All(guards) => guards
+                .iter()
+                .map(Guard::valid_for)
+                .min()
+                .unwrap_or_default(),
         };
         // Timers count in milliseconds; one more and it is late.
         let wake = until.min(Instant::now() + valid + Duration::from_millis(2));
@@ -317,7 +349,9 @@ async fn give_back(world: &World, id: u64, prize: Prize, rng: &mut Rng) {
             None => return world.ledger.fault("somebody else has the guards"),
         },
     };
-    world.ledger.note(format_args!("task {id} released: {released:?}"));
+    world
+        .ledger
+        .note(format_args!("task {id} released: {released:?}"));
 }
 
 /// In fine weather every lock is free for every session.
@@ -339,11 +373,19 @@ pub(crate) async fn probe(world: Arc<World>, at: usize) {
         }
     }
     let owner = Owner::new("probe");
-    give_back_now(check(session.reentrant("re").lock_within(&owner, wait).await)).await;
+    give_back_now(check(
+        session.reentrant("re").lock_within(&owner, wait).await,
+    ))
+    .await;
     give_back_now(check(session.rwlock("rw").write_within(wait).await)).await;
     let permits = session.semaphore("sem", world.permits);
-    give_back_now(check(permits.acquire_many_within(world.permits, wait).await)).await;
-    world.ledger.note(format_args!("session {at} got everything"));
+    give_back_now(check(
+        permits.acquire_many_within(world.permits, wait).await,
+    ))
+    .await;
+    world
+        .ledger
+        .note(format_args!("session {at} got everything"));
 }
 
 async fn give_back_now(guard: Option<Guard>) -> Option<Result<()>> {

@@ -106,7 +106,12 @@ impl Faulty {
 
     /// How many requests of this kind were sent so far.
     pub(crate) fn count(&self, what: &str) -> usize {
-        self.sent.lock().unwrap().iter().filter(|sent| *sent == what).count()
+        self.sent
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|sent| *sent == what)
+            .count()
     }
 
     pub(crate) fn skip_network(&self) {
@@ -136,7 +141,11 @@ impl Faulty {
         };
         let (before, after) = (delay(rng), delay(rng));
         let deliveries = if rng.chance(weather.repeated) { 2 } else { 1 };
-        let failure = if rng.chance(50) { End::Silence } else { End::Broken };
+        let failure = if rng.chance(50) {
+            End::Silence
+        } else {
+            End::Broken
+        };
         let dice = rng.below(100);
         let lost_request = dice < weather.lost_requests;
         let lost_reply = dice >= 30 && dice - 30 < weather.lost_replies;
@@ -147,18 +156,32 @@ impl Faulty {
             (_, _, true) => (0, End::Refused),
             _ => (deliveries, End::Answer),
         };
-        Fate { before, deliveries, after, end }
+        Fate {
+            before,
+            deliveries,
+            after,
+            end,
+        }
     }
 
     /// Sends a request on its way.
-    async fn send<T, F>(&self, what: &str, request: impl Fn(Arc<dyn Engine>) -> F + Send + Sync + 'static) -> Result<T>
+    async fn send<T, F>(
+        &self,
+        what: &str,
+        request: impl Fn(Arc<dyn Engine>) -> F + Send + Sync + 'static,
+    ) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send,
     {
         self.sent.lock().unwrap().push(what.to_owned());
         let is_near = self.is_near.load(Ordering::Relaxed);
-        let is_in_script = self.script.lock().unwrap().iter().any(|(kind, _)| *kind == what);
+        let is_in_script = self
+            .script
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|(kind, _)| *kind == what);
         if is_near && !is_in_script {
             return request(self.store.clone()).await;
         }
@@ -205,14 +228,20 @@ impl Engine for Faulty {
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal> {
         let lease = *lease;
-        self.send("renew", move |store| async move { store.renew(&lease).await })
-            .await
+        self.send(
+            "renew",
+            move |store| async move { store.renew(&lease).await },
+        )
+        .await
     }
 
     async fn close(&self, lease: &Lease) -> Result<()> {
         let lease = *lease;
-        self.send("close", move |store| async move { store.close(&lease).await })
-            .await
+        self.send(
+            "close",
+            move |store| async move { store.close(&lease).await },
+        )
+        .await
     }
 
     /// Now and then it returns although there is nothing to look at.
@@ -248,7 +277,11 @@ impl Engine for Faulty {
     }
 
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
-        assert_eq!(cause, Cause::Ours, "the breaker of locks uses the store itself");
+        assert_eq!(
+            cause,
+            Cause::Ours,
+            "the breaker of locks uses the store itself"
+        );
         let claim = claim.clone();
         self.send("withdraw", move |store| {
             let claim = claim.clone();

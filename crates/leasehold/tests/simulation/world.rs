@@ -20,7 +20,6 @@ pub(crate) struct World {
     pub(crate) longest_ttl: Duration,
     pub(crate) permits: u32,
     pub(crate) ledger: Ledger,
-    pub(crate) network: Arc<Faulty>,
     is_ending: AtomicBool,
 }
 
@@ -31,11 +30,14 @@ pub(crate) struct Outcome {
     pub(crate) trace: u64,
 }
 
+/// Makes an engine on a store.
+pub(crate) type Make = fn(Arc<Memory>) -> Arc<dyn Engine>;
+
 /// How a seed is run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Plan {
     /// The engine under test, on top of the store; none for the store itself.
-    pub(crate) broken: Option<fn(Arc<Memory>) -> Arc<dyn Engine>>,
+    pub(crate) broken: Option<Make>,
     pub(crate) prints: bool,
 }
 
@@ -59,7 +61,7 @@ async fn run(mut rng: Rng, plan: Plan) -> Outcome {
         None => store.clone(),
     };
     let network = Faulty::new(engine, rng.fork());
-    let is_rough = plan.broken.is_none() && rng.chance(25);
+    let is_rough = rng.chance(25);
     let mut sessions = Vec::new();
     let mut ttls = Vec::new();
     for _ in 0..2 + rng.below(3) {
@@ -72,7 +74,6 @@ async fn run(mut rng: Rng, plan: Plan) -> Outcome {
         longest_ttl: *ttls.iter().max().unwrap(),
         permits: 2 + u32::try_from(rng.below(2)).unwrap(),
         ledger: Ledger::new(is_rough, plan.prints),
-        network: network.clone(),
         is_ending: AtomicBool::new(false),
     });
     network.set(Weather::bad(&mut rng, *ttls.iter().min().unwrap()));
@@ -98,6 +99,7 @@ async fn trouble(world: &Arc<World>, store: &Arc<Memory>, is_rough: bool, rng: &
         if is_rough && rng.chance(20) {
             world.ledger.note(format_args!("the store forgets"));
             store.forget_leases();
+            world.condemn(None);
         }
         if is_rough && rng.chance(30) {
             break_lock(world, store, client::MUTEXES[rng.index(3)]).await;
@@ -112,7 +114,9 @@ async fn trouble(world: &Arc<World>, store: &Arc<Memory>, is_rough: bool, rng: &
                 session.close().await;
                 world.ledger.note(format_args!("session {at} closed"));
                 if asked.elapsed() > ttl * 2 {
-                    world.ledger.fault(format_args!("closing took {:?}", asked.elapsed()));
+                    world
+                        .ledger
+                        .fault(format_args!("closing took {:?}", asked.elapsed()));
                 }
             });
         }
@@ -124,22 +128,33 @@ async fn break_lock(world: &World, store: &Memory, name: &str) {
     let name = Name::new(name).unwrap();
     for id in store.holders_of(&name) {
         world.ledger.note(format_args!("{name} is broken"));
-        let claim = ClaimRef { name: name.clone(), id };
-        let cause = Cause::Evicted { by: "the simulation", reason: "to see" };
+        let claim = ClaimRef {
+            name: name.clone(),
+            id,
+        };
+        let cause = Cause::Evicted {
+            by: "the simulation",
+            reason: "to see",
+        };
         store.withdraw(&claim, cause).await.unwrap();
+        world.condemn(Some(name.as_str()));
     }
 }
 
 /// The good time: waits end, locks are free for everyone, nothing is left.
 async fn settle(world: &Arc<World>, store: &Memory, mut clients: JoinSet<()>) {
     let bound = world.longest_ttl * 6 + Duration::from_secs(20);
-    let all = async { while let Some(ended) = clients.join_next().await {
-        if let Err(panic) = ended {
-            world.ledger.fault(panic);
+    let all = async {
+        while let Some(ended) = clients.join_next().await {
+            if let Err(panic) = ended {
+                world.ledger.fault(panic);
+            }
         }
-    } };
+    };
     if tokio::time::timeout(bound, all).await.is_err() {
-        world.ledger.fault("a task does not get its lock in fine weather");
+        world
+            .ledger
+            .fault("a task does not get its lock in fine weather");
     }
     clients.shutdown().await;
     let mut probes = JoinSet::new();
@@ -155,11 +170,20 @@ async fn settle(world: &Arc<World>, store: &Memory, mut clients: JoinSet<()>) {
     tokio::time::sleep(world.longest_ttl).await;
     match store.claim_count() {
         0 => {}
-        count => world.ledger.fault(format_args!("{count} claims are left over")),
+        count => world
+            .ledger
+            .fault(format_args!("{count} claims are left over")),
     }
 }
 
 impl World {
+    /// What the store has given up is lost within a ttl, by renewal or by the
+    /// deadline.
+    fn condemn(&self, name: Option<&str>) {
+        let by = Instant::now() + self.longest_ttl;
+        self.ledger.condemn(name, by);
+    }
+
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
     }
