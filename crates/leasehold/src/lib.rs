@@ -20,11 +20,14 @@
 #![allow(clippy::module_name_repetitions)]
 
 pub mod blocking;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod engine;
 pub mod fence;
 pub mod rule;
 
 mod acquire;
+mod attempt;
 mod backoff;
 mod clock;
 mod config;
@@ -40,6 +43,7 @@ mod multi;
 mod mutex;
 mod name;
 mod owner;
+mod phase;
 mod promises;
 mod random;
 mod reaper;

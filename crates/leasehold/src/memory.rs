@@ -55,8 +55,11 @@ struct LeaseRecord {
     owner: Owner,
     ttl: Duration,
     expires: Moment,
-    /// Claims that were broken and not yet reported.
+    /// Claims that were broken: reported with every renewal until the session
+    /// withdraws them, because a reply may be lost.
     gone: Vec<GoneClaim>,
+    /// The session has not been told to look yet.
+    has_news: bool,
 }
 
 #[derive(Debug)]
@@ -186,6 +189,7 @@ impl Engine for Memory {
             ttl,
             expires,
             gone: Vec::new(),
+            has_news: false,
         };
         self.state().leases.insert(id, record);
         Ok(Lease { id, ttl })
@@ -198,7 +202,7 @@ impl Engine for Memory {
         };
         record.expires = self.clock.now() + record.ttl;
         Ok(Renewal::Renewed {
-            gone: std::mem::take(&mut record.gone),
+            gone: record.gone.clone(),
         })
     }
 
@@ -213,8 +217,8 @@ impl Engine for Memory {
     async fn listen(&self, lease: &Lease) {
         loop {
             let changed = self.changed.notified();
-            let is_told = |lease: &LeaseRecord| !lease.gone.is_empty();
-            if self.state().leases.get(&lease.id).is_some_and(is_told) {
+            let news = |lease: &mut LeaseRecord| std::mem::take(&mut lease.has_news);
+            if self.state().leases.get_mut(&lease.id).is_some_and(news) {
                 return;
             }
             changed.await;
@@ -286,6 +290,9 @@ impl Engine for Memory {
 
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
         let mut state = self.state();
+        if cause == Cause::Ours {
+            state.settle(claim);
+        }
         let is_it = |record: &Record| record.ticket.claim.id == claim.id;
         let Some(queue) = state.locks.get_mut(&claim.name) else {
             return Ok(Withdrawn::Absent);
@@ -306,10 +313,18 @@ impl Engine for Memory {
 }
 
 impl State {
+    /// Its session knows that the claim is gone.
+    fn settle(&mut self, claim: &ClaimRef) {
+        for lease in self.leases.values_mut() {
+            lease.gone.retain(|gone| gone.id != claim.id);
+        }
+    }
+
     fn evicted(&mut self, record: &Record, by: &str, reason: &str) {
         let Some(lease) = self.leases.get_mut(&record.ticket.lease) else {
             return;
         };
+        lease.has_news = true;
         lease.gone.push(GoneClaim {
             id: record.ticket.claim.id,
             lost: Lost::Evicted,

@@ -15,6 +15,7 @@ use crate::lease;
 use crate::multi::LockAll;
 use crate::mutex::Mutex;
 use crate::owner::Owner;
+use crate::phase::Phase;
 use crate::reaper::reaper;
 use crate::reentrant::Reentrant;
 use crate::rwlock::RwLock;
@@ -168,6 +169,11 @@ impl Session {
         Inspector::new(self.anchor.core.engine.clone())
     }
 
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.anchor.core
+    }
+
     /// Resolves when the session has closed and everything is cleaned up.
     pub(crate) fn reaped(&self) -> impl Future<Output = ()> + Send + 'static {
         let errands = self.anchor.core.errands.clone();
@@ -180,7 +186,7 @@ impl Session {
     #[cfg(unix)]
     pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         let core = &self.anchor.core;
-        let crate::core::Phase::Open(term) = &*core.phase.borrow() else {
+        let Phase::Open(term) = core.phases.current() else {
             return None;
         };
         core.engine.lifeline(&term.lease)

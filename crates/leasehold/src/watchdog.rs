@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use crate::backoff;
 use crate::clock::{Clock, Moment};
-use crate::core::{Core, Phase, Settings, Term};
+use crate::core::{Core, Settings, Term};
 use crate::engine::{Engine, Lease, Renewal};
 use crate::error::Result;
 use crate::guard::Lost;
 use crate::lease::{LeaseClock, Next};
 use crate::owner::Owner;
+use crate::phase::Phase;
 use crate::random::random_u64;
 use crate::reaper::Errand;
 use crate::telemetry;
@@ -27,7 +28,7 @@ pub(crate) async fn watchdog(core: Arc<Core>, mut term: Arc<Term>, mut clock: Le
         };
         tracing::warn!(%lost, "lease lost; opening a new one");
         term.end();
-        core.enter(Phase::Between);
+        core.phases.enter(Phase::Between);
         core.lose_all(lost);
         core.send(Errand::Close(term.lease));
         let Some((lease, renewed)) = reopen(&core).await else {
@@ -35,7 +36,7 @@ pub(crate) async fn watchdog(core: Arc<Core>, mut term: Arc<Term>, mut clock: Le
         };
         clock = renewed;
         term = Term::new(lease, &clock);
-        core.enter(Phase::Open(term.clone()));
+        core.phases.enter(Phase::Open(term.clone()));
     }
 }
 
