@@ -12,10 +12,17 @@ async fn main() -> leasehold::Result<()> {
         operator.evict("reports/monthly", "ann", "it hangs since noon"),
     );
     println!("evicted: {}", evicted?);
-    println!("the work was told: {}", stopped.expect_err("the lock was broken"));
+    println!(
+        "the work was told: {}",
+        stopped.expect_err("the lock was broken")
+    );
 
     let next = session.mutex("reports/monthly").lock().await?;
-    println!("the next token is greater: {} > {}", next.token(), guard.token());
+    println!(
+        "the next token is greater: {} > {}",
+        next.token(),
+        guard.token()
+    );
     assert!(next.token() > guard.token());
     Ok(())
 }

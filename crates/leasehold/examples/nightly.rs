@@ -11,7 +11,9 @@ async fn main() -> leasehold::Result<()> {
         return Ok(());
     };
     println!("running with fencing token {}", guard.token());
-    let done = guard.run(|_token| tokio::time::sleep(Duration::from_millis(200))).await;
+    let done = guard
+        .run(|_token| tokio::time::sleep(Duration::from_millis(200)))
+        .await;
     match done {
         Ok(()) => println!("done"),
         Err(lost) => println!("stopped: {lost}"),

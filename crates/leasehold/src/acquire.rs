@@ -4,18 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::attempt::Attempt;
 use crate::backoff;
 use crate::clock::Moment;
-use crate::core::{Anchor, Core, Phase, Term};
-use crate::engine::{ClaimRef, Standing, Ticket, TicketId, Watch};
+use crate::core::{Anchor, Core, Term};
+use crate::engine::Standing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fence::{Fence, Token};
 use crate::guard::Guard;
 use crate::hold::{Claim, Hold, Limits, Stake};
 use crate::local::{Local, Place, Turn};
 use crate::name::Name;
-use crate::random::{random_u64, random_u128};
-use crate::reaper::{Errand, Withdrawal};
+use crate::phase::Phase;
+use crate::random::random_u64;
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -71,10 +71,16 @@ async fn in_turn(core: &Arc<Core>, want: &Want, patience: Patience) -> Result<Op
         return Ok(None);
     };
     if let Some(claim) = turn.take_held() {
-        return Ok(Some(Stake { claim, turn: Some(turn) }));
+        return Ok(Some(Stake {
+            claim,
+            turn: Some(turn),
+        }));
     }
     let claim = seek(core, want, patience, &mut turn.seeking).await?;
-    Ok(claim.map(|claim| Stake { claim, turn: Some(turn) }))
+    Ok(claim.map(|claim| Stake {
+        claim,
+        turn: Some(turn),
+    }))
 }
 
 async fn get_turn(core: &Arc<Core>, want: &Want, patience: Patience) -> Result<Option<Turn>> {
@@ -102,7 +108,10 @@ async fn seek(
     let mut outage = Outage::default();
     loop {
         let now = core.clock.now();
-        if seat.as_ref().is_some_and(|attempt| attempt.term.is_over(now)) {
+        if seat
+            .as_ref()
+            .is_some_and(|attempt| attempt.term.is_over(now))
+        {
             *seat = None;
         }
         let attempt = match seat {
@@ -157,27 +166,30 @@ async fn open_term(
     patience: Patience,
     outage: &Outage,
 ) -> Result<Arc<Term>> {
-    let mut phase = core.phase.subscribe();
-    loop {
-        match &*phase.borrow_and_update() {
-            Phase::Open(term) => return Ok(term.clone()),
-            Phase::Closed => return Err(core.closed_error(doing(want))),
-            Phase::Between => {}
-        }
-        let patience = match patience {
-            Patience::Until(_) => patience,
-            Patience::Try | Patience::Wait => Patience::within(core, core.settings.patience),
-        };
-        if let Err(interrupt) = bounded(core, patience, None, phase.changed()).await {
-            let error = outage.error.as_ref().map(|error| {
-                Error::new(error.kind(), doing(want), error.why()).effect_is(error.effect())
-            });
-            let why = "the session lost its lease and the store does not give a new one";
-            let error = error
-                .unwrap_or_else(|| Error::new(ErrorKind::Unavailable, doing(want), why));
-            return Err(interrupt.into_error(core, want, Some(error)));
-        }
-    }
+    let patience = match patience {
+        Patience::Until(_) => patience,
+        Patience::Try | Patience::Wait => Patience::within(core, core.settings.patience),
+    };
+    let open = core.phases.until(|phase| match phase {
+        // A term past its deadline is as good as none; the watchdog is about
+        // to notice.
+        Phase::Open(term) if !term.is_over(core.clock.now()) => Some(term.clone()),
+        _ => None,
+    });
+    bounded(core, patience, None, open)
+        .await
+        .map_err(|interrupt| {
+            let trouble = match &outage.error {
+                Some(error) => {
+                    Error::new(error.kind(), doing(want), error.why()).effect_is(error.effect())
+                }
+                None => {
+                    let why = "the session lost its lease and the store does not give a new one";
+                    Error::new(ErrorKind::Unavailable, doing(want), why)
+                }
+            };
+            interrupt.into_error(core, want, Some(trouble))
+        })
 }
 
 fn doing(want: &Want) -> String {
@@ -237,92 +249,6 @@ async fn bounded<T>(
         () = core.closed() => Err(Interrupt::Closed),
         () = term_over => Err(Interrupt::TermOver),
         () = deadline => Err(Interrupt::Deadline),
-    }
-}
-
-/// A claim on its way. Dropping it withdraws the claim, whatever became of it.
-#[derive(Debug)]
-pub(crate) struct Attempt {
-    core: Arc<Core>,
-    ticket: Ticket,
-    term: Arc<Term>,
-    /// What to watch, once the store has said so.
-    watch: Option<Watch>,
-    /// A request is, or was when we stopped listening, on its way.
-    is_asking: bool,
-    is_settled: bool,
-}
-
-impl Attempt {
-    fn new(core: &Arc<Core>, want: &Want, patience: Patience, term: Arc<Term>) -> Self {
-        let id = TicketId(random_u128());
-        let ticket = Ticket {
-            claim: ClaimRef { name: want.name.clone(), id },
-            lease: term.lease.id,
-            holder: random_u64(),
-            capacity: want.capacity,
-            weight: want.weight,
-            waits: !matches!(patience, Patience::Try),
-            label: want.label.clone(),
-        };
-        Self { core: core.clone(), ticket, term, watch: None, is_asking: false, is_settled: false }
-    }
-
-    /// Asks the store: for a place the first time and after trouble, else for
-    /// news.
-    async fn ask(&mut self) -> Result<Standing> {
-        let engine = &self.core.engine;
-        self.is_asking = true;
-        let answer = match self.watch.take() {
-            Some(watch) => engine.wait(&self.ticket, watch).await,
-            None => engine.enqueue(&self.ticket).await,
-        };
-        match &answer {
-            Ok(Standing::Waiting { watch, ahead }) => {
-                self.is_asking = false;
-                self.watch = Some(*watch);
-                tracing::trace!(lock = %self.ticket.claim.name, ahead, "waiting");
-            }
-            Ok(_) => self.is_asking = false,
-            // Still in doubt: the store may have done it.
-            Err(_) => {}
-        }
-        answer
-    }
-
-    /// The claim, if our lease is still good.
-    fn granted(mut self, token: Token) -> Option<Claim> {
-        let now = self.core.clock.now();
-        if self.term.is_over(now) {
-            return None;
-        }
-        self.is_settled = true;
-        Some(Claim {
-            claim: self.ticket.claim.clone(),
-            term: self.term.clone(),
-            fence: Fence { token, holder: self.ticket.holder },
-            since: now,
-            handed: 0,
-        })
-    }
-
-    /// The store has nothing of this attempt.
-    fn dissolve(mut self) {
-        self.is_settled = true;
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        if !self.is_settled {
-            self.core.send(Errand::Withdraw(Withdrawal {
-                claim: self.ticket.claim.clone(),
-                term: self.term.clone(),
-                in_doubt: self.is_asking,
-                turn: None,
-                done: None,
-            }));
-        }
     }
 }
 

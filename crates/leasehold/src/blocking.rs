@@ -37,7 +37,10 @@ pub fn connect(url: &str) -> Result<Session> {
         .map_err(no_thread)?;
     let session = runtime.block_on(crate::connect(url))?;
     let engine_room = EngineRoom::start(runtime, session.reaped())?;
-    Ok(Session { session, engine_room })
+    Ok(Session {
+        session,
+        engine_room,
+    })
 }
 
 fn no_thread(error: std::io::Error) -> Error {
@@ -75,7 +78,10 @@ impl EngineRoom {
                 });
             })
             .map_err(no_thread)?;
-        Ok(Self { runtime: handle, _in_use: Arc::new(in_use) })
+        Ok(Self {
+            runtime: handle,
+            _in_use: Arc::new(in_use),
+        })
     }
 
     fn refuse_async() -> Result<()> {
@@ -139,7 +145,10 @@ impl Session {
     }
 
     fn with<T>(&self, lock: T) -> Blocking<T> {
-        Blocking { lock, engine_room: self.engine_room.clone() }
+        Blocking {
+            lock,
+            engine_room: self.engine_room.clone(),
+        }
     }
 }
 
@@ -164,7 +173,10 @@ pub type LockAll = Blocking<crate::LockAll>;
 impl<T> Blocking<T> {
     fn guard(&self, work: impl Future<Output = Result<crate::Guard>>) -> Result<Guard> {
         let guard = self.engine_room.run(work)??;
-        Ok(Guard { guard, engine_room: self.engine_room.clone() })
+        Ok(Guard {
+            guard,
+            engine_room: self.engine_room.clone(),
+        })
     }
 
     fn tried(
@@ -334,7 +346,10 @@ impl LockAll {
     /// As for [`crate::LockAll::lock`].
     pub fn lock(&self) -> Result<Guards> {
         let guards = self.engine_room.run(self.lock.lock())??;
-        Ok(Guards { guards, engine_room: self.engine_room.clone() })
+        Ok(Guards {
+            guards,
+            engine_room: self.engine_room.clone(),
+        })
     }
 
     /// Waits for all of them, for at most this long in all.
@@ -343,7 +358,10 @@ impl LockAll {
     /// As for [`crate::LockAll::lock_within`].
     pub fn lock_within(&self, longest: Duration) -> Result<Guards> {
         let guards = self.engine_room.run(self.lock.lock_within(longest))??;
-        Ok(Guards { guards, engine_room: self.engine_room.clone() })
+        Ok(Guards {
+            guards,
+            engine_room: self.engine_room.clone(),
+        })
     }
 
     /// Holds all of them if all are free now.
@@ -353,7 +371,10 @@ impl LockAll {
     pub fn try_lock(&self) -> Result<Option<Guards>> {
         let engine_room = self.engine_room.clone();
         let guards = self.engine_room.run(self.lock.try_lock())??;
-        Ok(guards.map(|guards| Guards { guards, engine_room }))
+        Ok(guards.map(|guards| Guards {
+            guards,
+            engine_room,
+        }))
     }
 }
 

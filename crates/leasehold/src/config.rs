@@ -60,9 +60,13 @@ impl Config {
                 _ => return Err(unknown("option", key, OPTIONS)),
             }
         }
-        let settings = Settings::checked(ttl, margin, patience)
-            .map_err(|error| wrong(error.why()))?;
-        Ok(Self { store, settings, label })
+        let settings =
+            Settings::checked(ttl, margin, patience).map_err(|error| wrong(error.why()))?;
+        Ok(Self {
+            store,
+            settings,
+            label,
+        })
     }
 
     /// The engine, connected, and the clock its sessions live by.
@@ -80,7 +84,9 @@ impl Config {
                 Ok((Arc::new(engine), Clock::Boot))
             }
             #[cfg(not(feature = "sqlite"))]
-            Store::Sqlite { .. } => Err(wrong("sqlite: is not compiled in; enable the feature `sqlite`")),
+            Store::Sqlite { .. } => Err(wrong(
+                "sqlite: is not compiled in; enable the feature `sqlite`",
+            )),
             #[cfg(all(feature = "sqlite", not(target_os = "linux")))]
             Store::Sqlite { .. } => Err(wrong("sqlite: works on Linux only for now")),
         }
@@ -93,9 +99,9 @@ impl Store {
         let place = decode(place.strip_prefix("//").unwrap_or(place))?;
         match scheme {
             "memory" => Ok(Self::Memory { name: place }),
-            "sqlite" if place.is_empty() => {
-                Err(wrong("sqlite: names no file; write sqlite:PATH, such as sqlite:locks.db"))
-            }
+            "sqlite" if place.is_empty() => Err(wrong(
+                "sqlite: names no file; write sqlite:PATH, such as sqlite:locks.db",
+            )),
             "sqlite" => Ok(Self::Sqlite { path: place.into() }),
             _ => Err(unknown("URL scheme", scheme, SCHEMES)),
         }
@@ -112,11 +118,15 @@ pub(crate) fn default_url() -> Result<String> {
         (Some(state), _) => PathBuf::from(state),
         (None, Some(home)) => PathBuf::from(home).join(".local/state"),
         (None, None) => {
-            return Err(wrong("no store named: set LEASEHOLD_URL, XDG_STATE_HOME or HOME"));
+            return Err(wrong(
+                "no store named: set LEASEHOLD_URL, XDG_STATE_HOME or HOME",
+            ));
         }
     };
     let path = state.join("leasehold/locks.db");
-    let path = path.to_str().ok_or_else(|| wrong("the state directory is not valid UTF-8"))?;
+    let path = path
+        .to_str()
+        .ok_or_else(|| wrong("the state directory is not valid UTF-8"))?;
     Ok(format!("sqlite:{}", encode(path)))
 }
 
@@ -127,8 +137,14 @@ fn wrong(why: impl Into<String>) -> Error {
 fn no_scheme(url: &str) -> Error {
     // The text may be a password or anything else; it is not repeated.
     let known = SCHEMES.join(":, ");
-    let hint = if url.contains('/') { "; a file is named sqlite:PATH" } else { "" };
-    wrong(format!("no scheme before a colon; known are {known}:{hint}"))
+    let hint = if url.contains('/') {
+        "; a file is named sqlite:PATH"
+    } else {
+        ""
+    };
+    wrong(format!(
+        "no scheme before a colon; known are {known}:{hint}"
+    ))
 }
 
 fn unknown(what: &str, got: &str, known: &[&str]) -> Error {
@@ -158,7 +174,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().map(Duration::try_from_secs_f64);
     match seconds {
         Some(Ok(duration)) => Ok(duration),
-        Some(Err(_)) => Err(format!("{text:?} is not a duration; write 500ms, 5s or 1h30m")),
+        Some(Err(_)) => Err(format!(
+            "{text:?} is not a duration; write 500ms, 5s or 1h30m"
+        )),
         None => humantime::parse_duration(text)
             .map_err(|_| format!("{text:?} is not a duration; write 500ms, 5s or 1h30m")),
     }
@@ -188,13 +206,28 @@ mod tests {
     #[test]
     fn a_url_names_store_path_and_options() {
         let config = Config::parse("sqlite:/var/lib/my%20app/l.db?ttl=1m30s&label=a%26b").unwrap();
-        assert_eq!(config.store, Store::Sqlite { path: "/var/lib/my app/l.db".into() });
+        assert_eq!(
+            config.store,
+            Store::Sqlite {
+                path: "/var/lib/my app/l.db".into()
+            }
+        );
         assert_eq!(config.settings.ttl, Duration::from_secs(90));
         assert_eq!(config.label, "a&b");
         let config = Config::parse("sqlite:///abs.db").unwrap();
-        assert_eq!(config.store, Store::Sqlite { path: "/abs.db".into() });
+        assert_eq!(
+            config.store,
+            Store::Sqlite {
+                path: "/abs.db".into()
+            }
+        );
         let config = Config::parse("memory:").unwrap();
-        assert_eq!(config.store, Store::Memory { name: String::new() });
+        assert_eq!(
+            config.store,
+            Store::Memory {
+                name: String::new()
+            }
+        );
         assert_eq!(config.settings.ttl, DEFAULT_TTL);
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 
 use crate::clock::{Clock, Moment};
 use crate::engine::{Engine, GoneClaim, Lease, Promises, TicketId};
@@ -16,6 +16,7 @@ use crate::hold::Hold;
 use crate::lease::LeaseClock;
 use crate::local::Local;
 use crate::owner::Owner;
+use crate::phase::{Phase, Phases};
 use crate::reaper::Errand;
 use crate::reentrant::Entries;
 
@@ -43,7 +44,7 @@ pub(crate) struct Core {
     pub(crate) owner: Owner,
     /// `sqlite`, `memory`: the label of our metrics.
     pub(crate) scheme: &'static str,
-    pub(crate) phase: watch::Sender<Phase>,
+    pub(crate) phases: Phases,
     pub(crate) local: Local,
     pub(crate) entries: Entries,
     pub(crate) errands: mpsc::UnboundedSender<Errand>,
@@ -51,18 +52,15 @@ pub(crate) struct Core {
     pub(crate) look: Notify,
     /// Rung when the lease should be verified now.
     pub(crate) doubt: Notify,
-    holds: Mutex<BTreeMap<TicketId, Weak<Hold>>>,
+    holds: Mutex<Holds>,
 }
 
-/// Where a session is in its life.
-#[derive(Debug, Clone)]
-pub(crate) enum Phase {
-    /// It has a lease.
-    Open(Arc<Term>),
-    /// The lease was lost and the next one is not there yet.
-    Between,
-    /// It is closed for good.
-    Closed,
+#[derive(Debug, Default)]
+struct Holds {
+    by_claim: BTreeMap<TicketId, Weak<Hold>>,
+    /// Claims that the store took away before their hold was here: the news
+    /// overtook the grant, or the claim is being handed over.
+    gone: BTreeMap<TicketId, GoneClaim>,
 }
 
 /// The time of one lease, as holds and waits see it.
@@ -108,7 +106,10 @@ impl Term {
 }
 
 impl Core {
-    #[expect(clippy::too_many_arguments, reason = "called from one place, each with its own type")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "called from one place, each with its own type"
+    )]
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         scheme: &'static str,
@@ -125,7 +126,7 @@ impl Core {
             settings,
             owner,
             scheme,
-            phase: watch::Sender::new(Phase::Open(term)),
+            phases: Phases::new(Phase::Open(term)),
             local: Local::default(),
             entries: Entries::default(),
             errands,
@@ -136,59 +137,65 @@ impl Core {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Closed)
+        matches!(self.phases.current(), Phase::Closed)
     }
 
     /// Resolves when the session is closed.
     pub(crate) async fn closed(&self) {
-        let mut phase = self.phase.subscribe();
-        // The sender lives in `self`, so this cannot fail.
-        let _ = phase.wait_for(|phase| matches!(phase, Phase::Closed)).await;
+        let is_closed = |phase: &Phase| matches!(phase, Phase::Closed).then_some(());
+        self.phases.until(is_closed).await;
     }
 
     /// Resolves when the term is no longer the session's current one.
     pub(crate) async fn term_over(&self, term: &Arc<Term>) {
-        let mut phase = self.phase.subscribe();
-        let is_over = |phase: &Phase| !matches!(phase, Phase::Open(open) if Arc::ptr_eq(open, term));
-        let _ = phase.wait_for(is_over).await;
-    }
-
-    /// Puts the session into the phase unless it is closed for good.
-    pub(crate) fn enter(&self, phase: Phase) {
-        self.phase.send_if_modified(|current| {
-            let goes_on = !matches!(current, Phase::Closed);
-            if goes_on {
-                *current = phase;
-            }
-            goes_on
-        });
+        let is_it = |phase: &Phase| matches!(phase, Phase::Open(open) if Arc::ptr_eq(open, term));
+        self.phases
+            .until(|phase| (!is_it(phase)).then_some(()))
+            .await;
     }
 
     pub(crate) fn register(&self, id: TicketId, hold: &Arc<Hold>) {
-        self.holds().insert(id, Arc::downgrade(hold));
+        let mut holds = self.holds();
+        holds.by_claim.insert(id, Arc::downgrade(hold));
+        let gone = holds.gone.get(&id).cloned();
+        drop(holds);
+        if let Some(gone) = gone {
+            hold.lose(gone.lost, gone.note);
+        }
     }
 
     /// Forgets the hold on this claim, unless the claim has been handed on.
     pub(crate) fn deregister(&self, id: TicketId, hold: *const Hold) {
-        let mut holds = self.holds();
-        if holds.get(&id).is_some_and(|known| known.as_ptr() == hold) {
-            holds.remove(&id);
+        let by_claim = &mut self.holds().by_claim;
+        if by_claim
+            .get(&id)
+            .is_some_and(|known| known.as_ptr() == hold)
+        {
+            by_claim.remove(&id);
         }
     }
 
     /// Every hold on claims of this lease is lost.
     pub(crate) fn lose_all(&self, lost: Lost) {
-        let holds: Vec<_> = self.holds().values().filter_map(Weak::upgrade).collect();
+        let holds: Vec<_> = {
+            let mut holds = self.holds();
+            holds.gone.clear();
+            holds.by_claim.values().filter_map(Weak::upgrade).collect()
+        };
         for hold in holds {
             hold.lose(lost, None);
         }
     }
 
     pub(crate) fn lose_gone(&self, gone: GoneClaim) {
-        let hold = self.holds().get(&gone.id).and_then(Weak::upgrade);
-        if let Some(hold) = hold {
-            hold.lose(gone.lost, gone.note);
-        }
+        let mut holds = self.holds();
+        let hold = holds.by_claim.get(&gone.id).and_then(Weak::upgrade);
+        let Some(hold) = hold else {
+            holds.gone.insert(gone.id, gone);
+            return;
+        };
+        drop(holds);
+        hold.lose(gone.lost, gone.note);
     }
 
     /// Ends the holds that have reached their limit and says when the next one
@@ -196,6 +203,7 @@ impl Core {
     pub(crate) fn end_limited_holds(&self, now: Moment) -> Option<Moment> {
         let limited: Vec<_> = self
             .holds()
+            .by_claim
             .values()
             .filter_map(Weak::upgrade)
             .filter(|hold| hold.is_limited())
@@ -208,7 +216,7 @@ impl Core {
         Error::new(ErrorKind::Closed, doing, "the session is closed")
     }
 
-    fn holds(&self) -> MutexGuard<'_, BTreeMap<TicketId, Weak<Hold>>> {
+    fn holds(&self) -> MutexGuard<'_, Holds> {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -229,15 +237,10 @@ impl Drop for Anchor {
 impl Core {
     /// Closes the session; `done` hears when the store knows.
     pub(crate) fn close(&self, done: Option<tokio::sync::oneshot::Sender<()>>) {
-        let mut term = None;
-        self.phase.send_if_modified(|phase| {
-            if let Phase::Open(open) = phase {
-                term = Some(open.clone());
-            }
-            let changes = !matches!(phase, Phase::Closed);
-            *phase = Phase::Closed;
-            changes
-        });
+        let term = match self.phases.enter(Phase::Closed) {
+            Phase::Open(term) => Some(term),
+            Phase::Between | Phase::Closed => None,
+        };
         self.lose_all(Lost::Closed);
         let lease = term.map(|term| term.lease);
         // Without a reaper the runtime is gone, and so is everything to do.

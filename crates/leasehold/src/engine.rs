@@ -37,15 +37,19 @@ pub trait Engine: Inspect {
 
     /// Takes in what the store tells this session and wakes the waits it is
     /// for. Returns when held claims should be looked at before the next
-    /// renewal is due. The session calls it again and again, in one place.
+    /// renewal is due, once for each piece of news. The session calls it again
+    /// and again, in one place.
     async fn listen(&self, lease: &Lease);
 
     /// Puts the claim at the end of its queue. One round trip if the lock is
-    /// free. A ticket that does not wait and is not granted writes nothing.
+    /// free. A ticket that does not wait and is not granted writes nothing. A
+    /// request that nobody listens to any more reaches the store within the
+    /// session's ttl or not at all.
     async fn enqueue(&self, ticket: &Ticket) -> Result<Standing>;
 
     /// Waits until the claim's standing may have changed and says what it is.
-    /// May wake early, never more than a second late.
+    /// May wake early, never more than a second late. Never puts the claim into
+    /// the queue.
     async fn wait(&self, ticket: &Ticket, watch: Watch) -> Result<Standing>;
 
     /// Takes the claim out of its queue: release, cancel and evict alike.
@@ -157,7 +161,8 @@ pub enum Standing {
 pub enum Renewal {
     /// The lease goes on; these claims are no longer part of it.
     Renewed {
-        /// Claims that the store no longer has, and why.
+        /// Claims that the store no longer has, and why. A reply may be lost, so
+        /// a claim is reported until the session has withdrawn it.
         gone: Vec<GoneClaim>,
     },
     /// The store does not know the lease: all its claims are gone.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::engine::{Cause, Withdrawn};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::{Fence, Token};
 use crate::hold::{Hold, Stake};
-use crate::reaper::{Errand, Withdrawal};
+use crate::reaper::{Errand, Withdrawal, limited};
 
 /// Why a guard may no longer act as holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,7 +56,10 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self { hold, is_left: false }
+        Self {
+            hold,
+            is_left: false,
+        }
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -179,55 +182,66 @@ impl Guard {
     /// Dropping the future leaves the release to the background.
     pub async fn release(mut self) -> Result<()> {
         self.is_left = true;
-        let lost = self.hold.lost();
-        let stake = self.hold.leave();
-        if let Some(lost) = lost {
-            return Err(self.loss(lost, "release"));
-        }
-        let Some(stake) = stake else {
-            return Ok(());
+        // A hold that is past its deadline has nothing to give back.
+        self.hold.lost();
+        let Some(stake) = self.hold.leave() else {
+            return match self.hold.lost() {
+                Some(lost) => Err(self.loss(lost, "release")),
+                // Another guard of a reentrant hold is still there.
+                None => Ok(()),
+            };
         };
         let Some((claim, turn)) = pass_on(stake) else {
             return Ok(());
         };
-        let withdrawal = Withdrawal {
-            claim: claim.claim,
-            term: claim.term,
-            in_doubt: false,
-            turn,
-            done: None,
-        };
-        self.withdraw(Leaving { hold: self.hold.clone(), withdrawal: Some(withdrawal) })
-            .await
+        let withdrawal = Withdrawal::new(claim, turn);
+        self.withdraw(Leaving {
+            hold: self.hold.clone(),
+            withdrawal: Some(withdrawal),
+        })
+        .await
     }
 
     async fn withdraw(&self, mut leaving: Leaving) -> Result<()> {
-        let claim = self.hold.claim();
-        match self.hold.core().engine.withdraw(claim, Cause::Ours).await {
-            Ok(withdrawn) => {
-                // The turn passes on when this is dropped.
-                leaving.withdrawal = None;
-                match withdrawn {
+        let core = self.hold.core();
+        let request = core.engine.withdraw(self.hold.claim(), Cause::Ours);
+        let answer = limited(core, request).await;
+        let Some(mut withdrawal) = leaving.withdrawal.take() else {
+            return Ok(());
+        };
+        let error = match answer {
+            Some(Ok(withdrawn)) => {
+                drop(withdrawal.turn.take());
+                if withdrawal.doubt.is_some() {
+                    core.send(Errand::Withdraw(withdrawal));
+                }
+                return match withdrawn {
                     Withdrawn::Removed => Ok(()),
                     Withdrawn::Absent => Err(self.loss(Lost::Gone, "release")),
-                }
-            }
-            Err(error) if error.is_passing() => {
-                // The reaper goes on asking; we wait for it as long as the lock
-                // is ours in the store's eyes.
-                let Some(mut withdrawal) = leaving.withdrawal.take() else {
-                    return Ok(());
                 };
-                let (done, heard) = oneshot::channel();
-                withdrawal.done = Some(done);
-                self.hold.core().send(Errand::Withdraw(withdrawal));
-                let ttl = self.hold.core().settings.ttl;
-                match tokio::time::timeout(ttl, heard).await {
-                    Ok(Ok(())) => Ok(()),
-                    _ => Err(error),
-                }
             }
-            Err(error) => Err(error),
+            Some(Err(error)) => error,
+            None => {
+                let doing = format!("release {}", self.name());
+                Error::new(ErrorKind::Unavailable, doing, "the store does not answer")
+                    .effect_is(Effect::Unknown)
+            }
+        };
+        // The reaper goes on asking; we wait for it as long as the lock is ours
+        // in the store's eyes.
+        let is_passing = error.is_passing();
+        let (done, heard) = oneshot::channel();
+        withdrawal.done = Some(done);
+        core.send(Errand::Withdraw(withdrawal));
+        let heard = match is_passing {
+            true => tokio::time::timeout(core.settings.ttl, heard).await,
+            false => return Err(error),
+        };
+        match heard {
+            Ok(Ok(())) => Ok(()),
+            // The session was closed, and the lease took the claim along.
+            Ok(Err(_)) if core.is_closed() => Ok(()),
+            _ => Err(error),
         }
     }
 

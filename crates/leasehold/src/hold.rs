@@ -2,7 +2,7 @@
 //! until it is given back or lost.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,7 +13,7 @@ use crate::engine::ClaimRef;
 use crate::fence::{Fence, Token};
 use crate::guard::Lost;
 use crate::local::Turn;
-use crate::reaper::Errand;
+use crate::reaper::{Doubt, Errand};
 use crate::telemetry;
 
 /// How long a hold may last, whatever the lease does.
@@ -34,6 +34,8 @@ pub(crate) struct Claim {
     pub(crate) since: Moment,
     /// How often it was handed over inside this process.
     pub(crate) handed: u32,
+    /// Another request for it may still arrive at the store.
+    pub(crate) doubt: Option<Doubt>,
 }
 
 /// What a hold has to give back, once.
@@ -83,7 +85,10 @@ impl Hold {
         let hold = Arc::new(Self {
             term: claim.term.clone(),
             claim: claim.claim.clone(),
-            fence: Fence { token, ..claim.fence },
+            fence: Fence {
+                token,
+                ..claim.fence
+            },
             granted: now,
             waited: now.since(asked),
             renewals_before: claim.term.renewals(),
@@ -156,7 +161,11 @@ impl Hold {
             return None;
         }
         let is_limit = now.nanos() >= self.limit.load(Ordering::Acquire);
-        let lost = if is_limit { Lost::HoldLimit } else { Lost::Deadline };
+        let lost = if is_limit {
+            Lost::HoldLimit
+        } else {
+            Lost::Deadline
+        };
         self.lose(lost, None);
         self.lost.get().map(|loss| loss.lost)
     }
@@ -182,13 +191,19 @@ impl Hold {
     /// Declares the hold lost. What it had is given up at once, also if the
     /// guard is never dropped: others of this process are waiting behind it.
     pub(crate) fn lose(&self, lost: Lost, note: Option<String>) {
+        // Under one lock with the stake: a hold is either given back or lost,
+        // so that a claim is neither handed on after its loss nor forgotten.
+        let mut held = self.held_stake();
         if self.lost.set(Loss { lost, note }).is_err() {
             return;
         }
+        let stake = held.take();
+        drop(held);
         telemetry::lost(self.core().scheme, lost);
         tracing::warn!(lock = %self.claim.name, token = %self.fence.token, %lost, "lock lost");
         self.told.notify_waiters();
-        if let Some(Stake { claim, turn }) = self.take_stake() {
+        if let Some(Stake { claim, turn }) = stake {
+            self.core().deregister(self.claim.id, self);
             if let Some(turn) = turn {
                 turn.pass_empty();
             }
@@ -234,22 +249,15 @@ impl Hold {
         if self.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
             return None;
         }
-        let stake = self.take_stake();
+        let stake = self.held_stake().take();
         if stake.is_some() {
+            self.core().deregister(self.claim.id, self);
             telemetry::released(self.core().scheme, self.held());
         }
         stake
     }
 
-    fn take_stake(&self) -> Option<Stake> {
-        let stake = self
-            .stake
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if stake.is_some() {
-            self.core().deregister(self.claim.id, self);
-        }
-        stake
+    fn held_stake(&self) -> MutexGuard<'_, Option<Stake>> {
+        self.stake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -101,7 +101,10 @@ impl Inspector {
         by: &str,
         reason: &str,
     ) -> Result<bool> {
-        let claim = ClaimRef { name: name.clone(), id };
+        let claim = ClaimRef {
+            name: name.clone(),
+            id,
+        };
         let cause = Cause::Evicted { by, reason };
         Ok(self.engine.withdraw(&claim, cause).await? == Withdrawn::Removed)
     }

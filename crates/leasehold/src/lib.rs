@@ -20,11 +20,14 @@
 #![allow(clippy::module_name_repetitions)]
 
 pub mod blocking;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod engine;
 pub mod fence;
 pub mod rule;
 
 mod acquire;
+mod attempt;
 mod backoff;
 mod clock;
 mod config;
@@ -40,6 +43,7 @@ mod multi;
 mod mutex;
 mod name;
 mod owner;
+mod phase;
 mod promises;
 mod random;
 mod reaper;
@@ -75,3 +79,8 @@ pub use session::{Session, connect, open_default};
 pub fn default_url() -> Result<String> {
     config::default_url()
 }
+
+/// The program in README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::acquire::Attempt;
+use crate::attempt::Attempt;
 use crate::core::Core;
 use crate::hold::Claim;
 use crate::name::Name;
@@ -54,6 +54,11 @@ impl Local {
     pub(crate) fn join(core: &Arc<Core>, name: &Name) -> Place {
         let mut lines = core.local.lines();
         if let Some(line) = lines.get_mut(name) {
+            // Those who stopped waiting leave before the line would grow, so it
+            // is never longer than twice the number of those who wait.
+            if line.len() == line.capacity() {
+                line.retain(|sender| !sender.is_closed());
+            }
             let (sender, receiver) = oneshot::channel();
             line.push_back(sender);
             return Place::InLine(receiver);
@@ -101,7 +106,13 @@ impl Local {
 
 impl Turn {
     fn new(core: Arc<Core>, name: Name, seeking: Option<Attempt>, holding: Option<Claim>) -> Self {
-        Self { core, name, seeking, holding, is_passed: false }
+        Self {
+            core,
+            name,
+            seeking,
+            holding,
+            is_passed: false,
+        }
     }
 
     /// The claim that was handed over with the turn, if it is still good.
@@ -140,7 +151,8 @@ impl Drop for Turn {
             return;
         }
         self.is_passed = true;
-        let mut seeking = self.seeking.take();
+        // A try that was cut off is of no use to those who want to wait.
+        let mut seeking = self.seeking.take().filter(Attempt::waits);
         let mut holding = self.holding.take();
         while let Some(next) = self.core.local.next(&self.name) {
             let turn = Self::new(self.core.clone(), self.name.clone(), seeking, holding);
@@ -156,5 +168,24 @@ impl Drop for Turn {
         if let Some(claim) = holding {
             self.core.send(Errand::withdraw(claim, None));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_does_not_grow_with_those_who_stopped_waiting() {
+        let session = crate::connect("memory:").await.unwrap();
+        let name = Name::new("x").unwrap();
+        let _held = session.mutex("x").lock().await.unwrap();
+        let mutex = session.mutex("x");
+        for _ in 0..1000 {
+            let waited = mutex.lock_within(Duration::from_millis(1)).await;
+            waited.unwrap_err();
+        }
+        let length = session.core().local.lines()[&name].len();
+        assert!(length < 10, "{length}");
     }
 }

@@ -55,8 +55,11 @@ struct LeaseRecord {
     owner: Owner,
     ttl: Duration,
     expires: Moment,
-    /// Claims that were broken and not yet reported.
+    /// Claims that were broken: reported with every renewal until the session
+    /// withdraws them, because a reply may be lost.
     gone: Vec<GoneClaim>,
+    /// The session has not been told to look yet.
+    has_news: bool,
 }
 
 #[derive(Debug)]
@@ -133,15 +136,21 @@ impl State {
         let Some(queue) = self.locks.get(&claim.name) else {
             return Standing::Gone;
         };
-        let Some(at) = queue.iter().position(|record| record.ticket.claim.id == claim.id) else {
+        let Some(at) = queue
+            .iter()
+            .position(|record| record.ticket.claim.id == claim.id)
+        else {
             return Standing::Gone;
         };
         let record = &queue[at];
         match rule::verdict(record.ticket.capacity, &claims(queue), record.order) {
-            Some(Verdict::Held) => Standing::Held { token: Token::new(record.order) },
-            Some(Verdict::Waiting(watch)) => {
-                Standing::Waiting { watch, ahead: u32::try_from(at).unwrap_or(u32::MAX) }
-            }
+            Some(Verdict::Held) => Standing::Held {
+                token: Token::new(record.order),
+            },
+            Some(Verdict::Waiting(watch)) => Standing::Waiting {
+                watch,
+                ahead: u32::try_from(at).unwrap_or(u32::MAX),
+            },
             None => Standing::Gone,
         }
     }
@@ -152,7 +161,10 @@ impl State {
 }
 
 fn claims(queue: &[Record]) -> Vec<rule::Claim> {
-    let claim = |record: &Record| rule::Claim { order: record.order, weight: record.ticket.weight };
+    let claim = |record: &Record| rule::Claim {
+        order: record.order,
+        weight: record.ticket.weight,
+    };
     queue.iter().map(claim).collect()
 }
 
@@ -172,7 +184,13 @@ impl Engine for Memory {
     async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
         let id = LeaseId(random_u128());
         let expires = self.clock.now() + ttl;
-        let record = LeaseRecord { owner: owner.clone(), ttl, expires, gone: Vec::new() };
+        let record = LeaseRecord {
+            owner: owner.clone(),
+            ttl,
+            expires,
+            gone: Vec::new(),
+            has_news: false,
+        };
         self.state().leases.insert(id, record);
         Ok(Lease { id, ttl })
     }
@@ -183,7 +201,9 @@ impl Engine for Memory {
             return Ok(Renewal::LeaseGone);
         };
         record.expires = self.clock.now() + record.ttl;
-        Ok(Renewal::Renewed { gone: std::mem::take(&mut record.gone) })
+        Ok(Renewal::Renewed {
+            gone: record.gone.clone(),
+        })
     }
 
     async fn close(&self, lease: &Lease) -> Result<()> {
@@ -197,8 +217,8 @@ impl Engine for Memory {
     async fn listen(&self, lease: &Lease) {
         loop {
             let changed = self.changed.notified();
-            let is_told = |lease: &LeaseRecord| !lease.gone.is_empty();
-            if self.state().leases.get(&lease.id).is_some_and(is_told) {
+            let news = |lease: &mut LeaseRecord| std::mem::take(&mut lease.has_news);
+            if self.state().leases.get_mut(&lease.id).is_some_and(news) {
                 return;
             }
             changed.await;
@@ -215,19 +235,36 @@ impl Engine for Memory {
         if known != Standing::Gone {
             return Ok(known);
         }
-        let queue = state.locks.get(&ticket.claim.name).map_or(&[][..], Vec::as_slice);
-        if let Some(other) = queue.first().filter(|other| other.ticket.capacity != ticket.capacity) {
-            return Err(conflict(&ticket.claim.name, ticket.capacity, other.ticket.capacity));
+        let queue = state
+            .locks
+            .get(&ticket.claim.name)
+            .map_or(&[][..], Vec::as_slice);
+        if let Some(other) = queue
+            .first()
+            .filter(|other| other.ticket.capacity != ticket.capacity)
+        {
+            return Err(conflict(
+                &ticket.claim.name,
+                ticket.capacity,
+                other.ticket.capacity,
+            ));
         }
         let order = state.last_order + u64::from(TOKENS_PER_GRANT);
         let mut claims = claims(queue);
-        claims.push(rule::Claim { order, weight: ticket.weight });
+        claims.push(rule::Claim {
+            order,
+            weight: ticket.weight,
+        });
         let verdict = rule::verdict(ticket.capacity, &claims, order);
         if !ticket.waits && verdict != Some(Verdict::Held) {
             return Ok(Standing::Busy);
         }
         state.last_order = order;
-        let record = Record { order, ticket: ticket.clone(), since: now };
+        let record = Record {
+            order,
+            ticket: ticket.clone(),
+            since: now,
+        };
         let queue = state.locks.entry(ticket.claim.name.clone()).or_default();
         queue.push(record);
         Ok(state.standing(&ticket.claim))
@@ -253,6 +290,9 @@ impl Engine for Memory {
 
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
         let mut state = self.state();
+        if cause == Cause::Ours {
+            state.settle(claim);
+        }
         let is_it = |record: &Record| record.ticket.claim.id == claim.id;
         let Some(queue) = state.locks.get_mut(&claim.name) else {
             return Ok(Withdrawn::Absent);
@@ -273,10 +313,18 @@ impl Engine for Memory {
 }
 
 impl State {
+    /// Its session knows that the claim is gone.
+    fn settle(&mut self, claim: &ClaimRef) {
+        for lease in self.leases.values_mut() {
+            lease.gone.retain(|gone| gone.id != claim.id);
+        }
+    }
+
     fn evicted(&mut self, record: &Record, by: &str, reason: &str) {
         let Some(lease) = self.leases.get_mut(&record.ticket.lease) else {
             return;
         };
+        lease.has_news = true;
         lease.gone.push(GoneClaim {
             id: record.ticket.claim.id,
             lost: Lost::Evicted,
@@ -289,7 +337,8 @@ impl State {
             reason: reason.to_owned(),
             at: wall_time(),
         };
-        self.evictions.insert(0, (record.ticket.claim.name.clone(), eviction));
+        self.evictions
+            .insert(0, (record.ticket.claim.name.clone(), eviction));
         self.evictions.truncate(EVICTIONS);
     }
 }
@@ -344,7 +393,10 @@ impl Inspect for Memory {
 
     async fn names(&self, prefix: &str) -> Result<Vec<Name>> {
         let state = self.state();
-        let names = state.locks.keys().filter(|name| name.as_str().starts_with(prefix));
+        let names = state
+            .locks
+            .keys()
+            .filter(|name| name.as_str().starts_with(prefix));
         Ok(names.cloned().collect())
     }
 
@@ -382,6 +434,9 @@ impl Memory {
         };
         let capacity = queue.first().map_or(0, |record| record.ticket.capacity);
         let held = rule::holders(capacity, &claims(queue));
-        queue[..held].iter().map(|record| record.ticket.claim.id).collect()
+        queue[..held]
+            .iter()
+            .map(|record| record.ticket.claim.id)
+            .collect()
     }
 }

@@ -8,13 +8,16 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_all;
+use futures_util::future::{join_all, select_all};
 
 use crate::acquire::Patience;
 use crate::core::Anchor;
 use crate::error::Result;
 use crate::guard::{Guard, Lost};
 use crate::mutex::Target;
+
+/// How long a caller whose wait is over waits for the store to know.
+const ROLL_BACK: Duration = Duration::from_millis(50);
 
 /// Several mutexes, all or none. Made by
 /// [`Session::lock_all`](crate::Session::lock_all).
@@ -30,7 +33,10 @@ impl LockAll {
         names: impl IntoIterator<Item = N>,
     ) -> Self {
         let names = names.into_iter().map(|name| name.as_ref().to_owned());
-        Self { anchor, names: names.collect() }
+        Self {
+            anchor,
+            names: names.collect(),
+        }
     }
 
     /// Waits for all of them.
@@ -53,7 +59,8 @@ impl LockAll {
     /// # Cancel safety
     /// Dropping the future gives back what it has got.
     pub async fn lock_within(&self, longest: Duration) -> Result<Guards> {
-        self.waited(Patience::within(&self.anchor.core, longest)).await
+        self.waited(Patience::within(&self.anchor.core, longest))
+            .await
     }
 
     /// Holds all of them if all are free now; `None` if one is not, and then
@@ -126,7 +133,9 @@ impl Guards {
         if self.0.is_empty() {
             return std::future::pending().await;
         }
-        select_all(self.0.iter().map(|guard| Box::pin(guard.lost()))).await.0
+        select_all(self.0.iter().map(|guard| Box::pin(guard.lost())))
+            .await
+            .0
     }
 
     /// Gives all of them back, the last one first.
@@ -148,9 +157,11 @@ impl Guards {
     }
 
     /// Rolls back. What went wrong with a lock we no longer want is of no
-    /// interest: the reaper sees to it.
+    /// interest: the reaper sees to it, and also to what takes longer than the
+    /// caller can wait.
     async fn give_back(self) {
-        let _ = self.release().await;
+        let releases = join_all(self.0.into_iter().map(Guard::release));
+        let _ = tokio::time::timeout(ROLL_BACK, releases).await;
     }
 }
 

@@ -19,7 +19,9 @@ pub struct Mutex {
 
 impl Mutex {
     pub(crate) fn new(anchor: Arc<Anchor>, name: &str) -> Self {
-        Self { target: Target::new(anchor, name, 1) }
+        Self {
+            target: Target::new(anchor, name, 1),
+        }
     }
 
     /// Ends every hold after this time: the guard is then lost with
@@ -95,7 +97,13 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn new(anchor: Arc<Anchor>, name: &str, capacity: u32) -> Self {
-        Self { anchor, name: name.into(), capacity, limits: Limits::default(), label: None }
+        Self {
+            anchor,
+            name: name.into(),
+            capacity,
+            limits: Limits::default(),
+            label: None,
+        }
     }
 
     pub(crate) fn name(&self) -> Result<Name> {
@@ -109,7 +117,13 @@ impl Target {
             let why = format!("{weight} of {capacity} permits asked; allowed is 1 to {capacity}");
             return Err(Error::new(ErrorKind::Usage, format!("lock {name}"), why));
         }
-        Ok(Want { name, capacity, weight, limits: self.limits, label: self.label.clone() })
+        Ok(Want {
+            name,
+            capacity,
+            weight,
+            limits: self.limits,
+            label: self.label.clone(),
+        })
     }
 
     pub(crate) async fn wait(&self, weight: u32) -> Result<Guard> {
@@ -130,7 +144,11 @@ impl Target {
         match acquire(&self.anchor, &want, patience).await? {
             Some(guard) => Ok(guard),
             // Only a try comes back with nothing.
-            None => Err(Error::new(ErrorKind::TimedOut, format!("lock {}", want.name), "held")),
+            None => Err(Error::new(
+                ErrorKind::TimedOut,
+                format!("lock {}", want.name),
+                "held",
+            )),
         }
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::backoff;
+use crate::clock::Moment;
 use crate::core::{Core, Term};
 use crate::engine::{Cause, ClaimRef, Lease, Withdrawn};
 use crate::error::Result;
@@ -35,24 +36,48 @@ pub(crate) enum Errand {
 pub(crate) struct Withdrawal {
     pub(crate) claim: ClaimRef,
     pub(crate) term: Arc<Term>,
-    /// A request for this claim may still be on its way to the store, so not
-    /// finding the claim proves nothing yet.
-    pub(crate) in_doubt: bool,
+    /// Set if a request for this claim may still be on its way to the store.
+    pub(crate) doubt: Option<Doubt>,
     /// Passed on once the claim is out of the store.
     pub(crate) turn: Option<Turn>,
     /// Hears when the claim is out of the store.
     pub(crate) done: Option<oneshot::Sender<()>>,
 }
 
-impl Errand {
-    pub(crate) fn withdraw(claim: Claim, turn: Option<Turn>) -> Self {
-        Self::Withdraw(Withdrawal {
+/// A request that we no longer listen to: it may put the claim back after we
+/// took it out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Doubt {
+    /// It does not arrive after this.
+    pub(crate) until: Moment,
+    /// There was no other request, so finding the claim means that it has
+    /// arrived.
+    pub(crate) is_the_only_one: bool,
+}
+
+impl Doubt {
+    /// Whether a withdrawal that was sent at `sent`, and then did or did not
+    /// find the claim, was the last one needed.
+    fn is_over(self, sent: Moment, found: Withdrawn) -> bool {
+        sent >= self.until || (self.is_the_only_one && found == Withdrawn::Removed)
+    }
+}
+
+impl Withdrawal {
+    pub(crate) fn new(claim: Claim, turn: Option<Turn>) -> Self {
+        Self {
             claim: claim.claim,
             term: claim.term,
-            in_doubt: false,
+            doubt: claim.doubt,
             turn,
             done: None,
-        })
+        }
+    }
+}
+
+impl Errand {
+    pub(crate) fn withdraw(claim: Claim, turn: Option<Turn>) -> Self {
+        Self::Withdraw(Withdrawal::new(claim, turn))
     }
 }
 
@@ -64,61 +89,58 @@ impl Core {
     }
 }
 
-/// How many errands are run beside each other.
+/// How many requests are on their way at once. Errands that pause do not count,
+/// so that claims in doubt never hold up a release.
 const AT_ONCE: usize = 64;
 
 pub(crate) async fn reaper(core: Arc<Core>, mut errands: mpsc::UnboundedReceiver<Errand>) {
-    let mut running = FuturesUnordered::new();
-    loop {
+    let requests = Semaphore::new(AT_ONCE);
+    let mut withdrawals = FuturesUnordered::new();
+    let mut closings = FuturesUnordered::new();
+    let (last, done) = loop {
         tokio::select! {
             biased;
-            Some(()) = running.next() => {}
-            errand = errands.recv(), if running.len() < AT_ONCE => match errand {
-                Some(Errand::Withdraw(withdrawal)) => running.push(run(&core, Job::Withdraw(withdrawal))),
-                Some(Errand::Close(lease)) => running.push(run(&core, Job::Close(lease))),
-                Some(Errand::End { lease, done }) => {
-                    if let Some(lease) = lease {
-                        close(&core, lease).await;
-                    }
-                    if let Some(done) = done {
-                        let _ = done.send(());
-                    }
-                    return;
+            Some(()) = withdrawals.next() => {}
+            Some(()) = closings.next() => {}
+            errand = errands.recv() => match errand {
+                Some(Errand::Withdraw(withdrawal)) => {
+                    withdrawals.push(withdraw(&core, &requests, withdrawal));
                 }
+                Some(Errand::Close(lease)) => closings.push(close(&core, lease)),
+                Some(Errand::End { lease, done }) => break (lease, done),
                 None => return,
             },
         }
+    };
+    // The leases take all of their claims along, so the withdrawals have
+    // nothing left to do. They are dropped when the leases are ended: whoever
+    // waits for one hears that it is over.
+    closings.extend(last.map(|lease| close(&core, lease)));
+    while closings.next().await.is_some() {}
+    if let Some(done) = done {
+        let _ = done.send(());
     }
 }
 
-enum Job {
-    Withdraw(Withdrawal),
-    Close(Lease),
-}
-
-async fn run(core: &Core, job: Job) {
-    match job {
-        Job::Withdraw(withdrawal) => withdraw(core, withdrawal).await,
-        Job::Close(lease) => close(core, lease).await,
-    }
-}
-
-async fn withdraw(core: &Core, mut withdrawal: Withdrawal) {
-    let started = core.clock.now();
+async fn withdraw(core: &Core, requests: &Semaphore, mut withdrawal: Withdrawal) {
     let mut attempt = 0;
     loop {
+        let permit = requests.acquire().await;
+        let sent = core.clock.now();
         let answer = limited(core, core.engine.withdraw(&withdrawal.claim, Cause::Ours)).await;
+        drop(permit);
         // One try is enough for the others of this process: if the store did
         // not take it, they queue behind our own claim for a while.
         drop(withdrawal.turn.take());
+        if matches!(answer, Some(Ok(_)))
+            && let Some(done) = withdrawal.done.take()
+        {
+            let _ = done.send(());
+        }
         let is_known = match answer {
-            Some(Ok(Withdrawn::Removed)) => true,
-            Some(Ok(Withdrawn::Absent)) => {
-                // A request that was cut off is over after a ttl at the latest:
-                // engines do not keep one for longer.
-                let waited = core.clock.now().since(started);
-                !withdrawal.in_doubt || waited >= core.settings.ttl
-            }
+            Some(Ok(found)) => withdrawal
+                .doubt
+                .is_none_or(|doubt| doubt.is_over(sent, found)),
             Some(Err(_)) | None => is_forgotten(core, &withdrawal.term),
         };
         if is_known {
@@ -153,7 +175,10 @@ async fn close(core: &Core, lease: Lease) {
 
 /// The request, or `None` if the store does not answer within a third of the
 /// ttl.
-async fn limited<T>(core: &Core, request: impl Future<Output = Result<T>>) -> Option<Result<T>> {
+pub(crate) async fn limited<T>(
+    core: &Core,
+    request: impl Future<Output = Result<T>>,
+) -> Option<Result<T>> {
     let limit = core.settings.ttl / 3;
     tokio::time::timeout(limit, request).await.ok()
 }

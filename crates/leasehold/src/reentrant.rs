@@ -144,7 +144,10 @@ impl Reentrant {
             return Ok(entry.cell.clone());
         }
         let cell = Arc::new(Cell::new(Weak::new()));
-        entries.push(Entry { owner: owner.clone(), cell: cell.clone() });
+        entries.push(Entry {
+            owner: owner.clone(),
+            cell: cell.clone(),
+        });
         Ok(cell)
     }
 }

@@ -18,7 +18,9 @@ pub struct RwLock {
 
 impl RwLock {
     pub(crate) fn new(anchor: Arc<Anchor>, name: &str) -> Self {
-        Self { target: Target::new(anchor, name, UNBOUNDED) }
+        Self {
+            target: Target::new(anchor, name, UNBOUNDED),
+        }
     }
 
     /// Ends every hold after this time; see [`Mutex::max_hold`](crate::Mutex::max_hold).

@@ -17,7 +17,9 @@ pub struct Semaphore {
 
 impl Semaphore {
     pub(crate) fn new(anchor: Arc<Anchor>, name: &str, permits: u32) -> Self {
-        Self { target: Target::new(anchor, name, permits) }
+        Self {
+            target: Target::new(anchor, name, permits),
+        }
     }
 
     /// Ends every hold after this time; see [`Mutex::max_hold`](crate::Mutex::max_hold).

@@ -15,6 +15,7 @@ use crate::lease;
 use crate::multi::LockAll;
 use crate::mutex::Mutex;
 use crate::owner::Owner;
+use crate::phase::Phase;
 use crate::reaper::reaper;
 use crate::reentrant::Reentrant;
 use crate::rwlock::RwLock;
@@ -47,7 +48,14 @@ use crate::watchdog::{self, watchdog};
 pub async fn connect(url: &str) -> Result<Session> {
     let config = Config::parse(url)?;
     let (engine, clock) = config.engine().await?;
-    Session::start(engine, config.store.scheme(), clock, config.settings, config.label).await
+    Session::start(
+        engine,
+        config.store.scheme(),
+        clock,
+        config.settings,
+        config.label,
+    )
+    .await
 }
 
 /// Opens a session on the default store: `$LEASEHOLD_URL`, else the file
@@ -100,7 +108,15 @@ impl Session {
         let (lease, lease_clock) = watchdog::open(&*engine, clock, &owner, settings).await?;
         let term = Term::new(lease, &lease_clock);
         let (errands, incoming) = mpsc::unbounded_channel();
-        let core = Core::new(engine, scheme, clock, settings, owner, term.clone(), errands);
+        let core = Core::new(
+            engine,
+            scheme,
+            clock,
+            settings,
+            owner,
+            term.clone(),
+            errands,
+        );
         tokio::spawn(watchdog(core.clone(), term, lease_clock));
         tokio::spawn(reaper(core.clone(), incoming));
         let anchor = Arc::new(Anchor { core });
@@ -158,6 +174,11 @@ impl Session {
         Inspector::new(self.anchor.core.engine.clone())
     }
 
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.anchor.core
+    }
+
     /// Resolves when the session has closed and everything is cleaned up.
     pub(crate) fn reaped(&self) -> impl Future<Output = ()> + Send + 'static {
         let errands = self.anchor.core.errands.clone();
@@ -170,7 +191,7 @@ impl Session {
     #[cfg(unix)]
     pub fn lifeline(&self) -> Option<std::os::fd::OwnedFd> {
         let core = &self.anchor.core;
-        let crate::core::Phase::Open(term) = &*core.phase.borrow() else {
+        let Phase::Open(term) = core.phases.current() else {
             return None;
         };
         core.engine.lifeline(&term.lease)
@@ -207,6 +228,10 @@ impl Settings {
             )));
         }
         let patience = patience.unwrap_or_else(|| ttl.max(Duration::from_secs(10)));
-        Ok(Self { ttl, margin, patience })
+        Ok(Self {
+            ttl,
+            margin,
+            patience,
+        })
     }
 }

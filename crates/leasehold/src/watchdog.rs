@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use crate::backoff;
 use crate::clock::{Clock, Moment};
-use crate::core::{Core, Phase, Settings, Term};
+use crate::core::{Core, Settings, Term};
 use crate::engine::{Engine, Lease, Renewal};
 use crate::error::Result;
 use crate::guard::Lost;
 use crate::lease::{LeaseClock, Next};
 use crate::owner::Owner;
+use crate::phase::Phase;
 use crate::random::random_u64;
 use crate::reaper::Errand;
 use crate::telemetry;
@@ -27,7 +28,7 @@ pub(crate) async fn watchdog(core: Arc<Core>, mut term: Arc<Term>, mut clock: Le
         };
         tracing::warn!(%lost, "lease lost; opening a new one");
         term.end();
-        core.enter(Phase::Between);
+        core.phases.enter(Phase::Between);
         core.lose_all(lost);
         core.send(Errand::Close(term.lease));
         let Some((lease, renewed)) = reopen(&core).await else {
@@ -35,7 +36,7 @@ pub(crate) async fn watchdog(core: Arc<Core>, mut term: Arc<Term>, mut clock: Le
         };
         clock = renewed;
         term = Term::new(lease, &clock);
-        core.enter(Phase::Open(term.clone()));
+        core.phases.enter(Phase::Open(term.clone()));
     }
 }
 
@@ -66,7 +67,12 @@ async fn keep(core: &Core, term: &Arc<Term>, mut clock: LeaseClock) -> Option<Lo
         if renewal.is_none() && (next == Next::Renew || is_urgent) {
             is_urgent = false;
             clock.tried(now);
-            renewal = Some(Box::pin(renew(core, term.lease, now, clock.attempt_limit())));
+            renewal = Some(Box::pin(renew(
+                core,
+                term.lease,
+                now,
+                clock.attempt_limit(),
+            )));
         }
         let until = match next {
             Next::Sleep(until) if renewal.is_none() => until,
@@ -107,7 +113,9 @@ async fn keep(core: &Core, term: &Arc<Term>, mut clock: LeaseClock) -> Option<Lo
 type Answer = (Moment, Option<Result<Renewal>>);
 
 async fn renew(core: &Core, lease: Lease, sent: Moment, limit: Duration) -> Answer {
-    let answer = tokio::time::timeout(limit, core.engine.renew(&lease)).await.ok();
+    let answer = tokio::time::timeout(limit, core.engine.renew(&lease))
+        .await
+        .ok();
     let outcome = match &answer {
         Some(Ok(Renewal::Renewed { .. })) => "renewed",
         Some(Ok(Renewal::LeaseGone)) => "gone",

@@ -37,7 +37,8 @@ async fn a_hold_ends_at_its_limit() {
     let guard = mutex.lock().await.unwrap();
     assert_eq!(guard.lost().await, Lost::HoldLimit);
     // The claim is given up although the guard is still there.
-    b.mutex("x")
+    let _next = b
+        .mutex("x")
         .lock_within(Duration::from_secs(1))
         .await
         .unwrap();

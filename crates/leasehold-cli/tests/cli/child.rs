@@ -97,6 +97,10 @@ fn a_keeper_does_its_work_whatever_signals_it_gets() {
     ] {
         kill(keeper, signal).unwrap();
     }
+    until("the keeper to stop", || {
+        let stat = std::fs::read_to_string(format!("/proc/{keeper}/stat")).unwrap();
+        stat.contains(") T ").then_some(())
+    });
     running.signal(Signal::SIGKILL);
     until_dead(outer);
     until_dead(inner);

@@ -172,6 +172,12 @@ pub(super) fn withdraw(
     let ticket = claim.id.0.to_be_bytes();
     let write = store.begin(connection)?;
     let mut change = Change::new(store, &write, clock::boot_time());
+    if breaker.is_none() && change.walk(name, &[], Some(claim.id), Look::AtNew)? {
+        let afterwards = change.afterwards;
+        store.commit(write)?;
+        afterwards.carry_out(store);
+        return Ok(Withdrawn::Removed);
+    }
     // Asking a deletion what it deleted would be one statement less, but costs a
     // temporary table each time.
     let found = connection
@@ -203,7 +209,7 @@ pub(super) fn withdraw(
         change.afterwards.tell(session, Message::Renew);
         change.afterwards.tell(session, Message::Look(claim.id));
     }
-    change.walk(name, &[left], Look::AtNew)?;
+    change.walk(name, &[left], None, Look::AtNew)?;
     let afterwards = change.afterwards;
     store.commit(write)?;
     afterwards.carry_out(store);

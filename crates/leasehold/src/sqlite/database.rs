@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rustix::fd::OwnedFd;
 
 use super::fault::Fault;
 use super::file::{Identity, StoreFile};
@@ -35,6 +36,7 @@ pub(super) struct Store {
     pub(super) ours: Ours,
     pub(super) watchlist: Watchlist,
     identity: Identity,
+    handle: OwnedFd,
     connection: Mutex<Connection>,
     log: Log,
 }
@@ -67,6 +69,7 @@ impl Store {
         if identity(&file)? != before {
             return Err(Fault::Busy);
         }
+        let handle = file.handle()?;
         let log = Log::new(file.log());
         Ok(Self {
             file,
@@ -74,6 +77,7 @@ impl Store {
             ours: Ours::default(),
             watchlist: Watchlist::default(),
             identity: before,
+            handle,
             connection: Mutex::new(connection),
             log,
         })
@@ -83,6 +87,12 @@ impl Store {
     /// Somebody may have deleted it, and others may already use a new one.
     pub(super) fn is_in_place(&self) -> bool {
         self.file.identity() == Ok(self.identity)
+    }
+
+    /// Whether the file we opened still has a name. Quicker to ask than whether
+    /// that is the store's, which every renewal asks.
+    pub(super) fn has_a_name(&self) -> bool {
+        rustix::fs::fstat(&self.handle).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
     /// Whether the kernel says that the session's process is gone. A session of

@@ -128,7 +128,8 @@ fn boot(store: &Store, connection: &Connection) -> Result<Finding, Fault> {
 }
 
 fn contents(connection: &Connection) -> Result<Finding, Fault> {
-    let sql = "select (select count(*) from session), (select count(*) from claim)";
+    let sql =
+        "select (select count(*) from session), (select count(*) from claim where name <> '')";
     let (sessions, claims): (u64, u64) = connection.query_row(sql, [], |row| {
         Ok((
             row.get::<_, i64>(0)?.unsigned_abs(),

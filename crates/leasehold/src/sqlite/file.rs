@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
@@ -71,6 +72,14 @@ impl StoreFile {
             device: stat.st_dev,
             inode: stat.st_ino,
         })
+    }
+
+    /// A handle to the file that only asks about it: it can neither be read nor
+    /// drop anybody's locks when it is closed.
+    pub(super) fn handle(&self) -> Result<OwnedFd, Fault> {
+        let open = OFlags::PATH | OFlags::CLOEXEC;
+        rustix::fs::open(&self.path, open, Mode::empty())
+            .map_err(|errno| Fault::system(self.path.display(), errno))
     }
 
     /// Makes a pipe that whoever may use the database may use.

@@ -124,15 +124,14 @@ fn initialise(connection: &mut Connection, file: &StoreFile, boot: &str) -> Resu
             transaction.execute_batch(include_str!("sql/schema.sql"))?;
             transaction.pragma_update(None, "application_id", APPLICATION)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
-            let first = start().max(1);
-            let insert = "insert into meta (one, boot, next) values (1, ?1, ?2)";
-            transaction.execute(insert, (boot, first))?;
+            transaction.execute("insert into meta (one, boot) values (1, ?1)", [boot])?;
+            transaction.execute(include_str!("sql/lift.sql"), (0, start()))?;
         }
         State::OtherBoot => {
             refuse_other_kernel(file)?;
             transaction.execute_batch(include_str!("sql/new_boot.sql"))?;
-            let update = "update meta set boot = ?1, next = max(next + ?2, ?3)";
-            transaction.execute(update, (boot, REBOOT_STRIDE, start()))?;
+            transaction.execute("update meta set boot = ?1", [boot])?;
+            transaction.execute(include_str!("sql/lift.sql"), (REBOOT_STRIDE, start()))?;
         }
     }
     transaction.commit()?;

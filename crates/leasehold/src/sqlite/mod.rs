@@ -210,7 +210,7 @@ impl Engine for SqliteEngine {
             );
             return Err(error.on(store.label()));
         }
-        if !store.is_in_place() {
+        if !store.has_a_name() {
             return Ok(Standing::Gone);
         }
         let ticket = ticket.clone();

@@ -124,7 +124,7 @@ fn leave(change: &mut Change<'_, '_>, lease: LeaseId) -> Result<(), Fault> {
     }
     change.end_session(lease)?;
     for (name, claims) in &left {
-        change.walk(name, claims, Look::AtNew)?;
+        change.walk(name, claims, None, Look::AtNew)?;
     }
     Ok(())
 }

@@ -1,2 +1,2 @@
 -- Moves on by the tokens of a grant. ?1 the order that comes next.
-update meta set next = ?1 where one = 1
+update claim set since = ?1 where name = '' and place = 0
