@@ -32,8 +32,14 @@ async fn on_a_network() -> (Arc<Memory>, Arc<Faulty>, Session) {
 async fn break_lock(store: &Memory, name: &str) {
     let name = Name::new(name).unwrap();
     for id in store.holders_of(&name) {
-        let claim = ClaimRef { name: name.clone(), id };
-        let cause = Cause::Evicted { by: "ann", reason: "stuck" };
+        let claim = ClaimRef {
+            name: name.clone(),
+            id,
+        };
+        let cause = Cause::Evicted {
+            by: "ann",
+            reason: "stuck",
+        };
         store.withdraw(&claim, cause).await.unwrap();
     }
 }
@@ -41,7 +47,14 @@ async fn break_lock(store: &Memory, name: &str) {
 /// Renewals that nobody answers, for a ttl.
 fn cut_renewals(network: &Faulty) {
     for _ in 0..5 {
-        network.next("renew", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+        network.next(
+            "renew",
+            Fate {
+                deliveries: 0,
+                end: End::Silence,
+                ..Fate::SWIFT
+            },
+        );
     }
 }
 
@@ -67,7 +80,14 @@ async fn asking_past_the_deadline_waits_for_the_next_lease() {
 async fn news_during_a_slow_renewal_does_not_make_the_watchdog_spin() {
     let (store, network, session) = on_a_network().await;
     let guard = session.mutex("x").lock().await.unwrap();
-    network.next("renew", Fate { before: ms(50), after: ms(50), ..Fate::SWIFT });
+    network.next(
+        "renew",
+        Fate {
+            before: ms(50),
+            after: ms(50),
+            ..Fate::SWIFT
+        },
+    );
     break_lock(&store, "x").await;
     assert_eq!(guard.lost().await, Lost::Evicted);
 }
@@ -77,7 +97,13 @@ async fn news_during_a_slow_renewal_does_not_make_the_watchdog_spin() {
 async fn a_lost_reply_does_not_hide_that_the_lock_was_broken() {
     let (store, network, session) = on_a_network().await;
     let guard = session.mutex("x").lock().await.unwrap();
-    network.next("renew", Fate { end: End::Broken, ..Fate::SWIFT });
+    network.next(
+        "renew",
+        Fate {
+            end: End::Broken,
+            ..Fate::SWIFT
+        },
+    );
     break_lock(&store, "x").await;
     assert_eq!(guard.lost().await, Lost::Evicted);
 }
@@ -86,7 +112,13 @@ async fn a_lost_reply_does_not_hide_that_the_lock_was_broken() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_was_broken_on_its_way_to_us_is_lost() {
     let (store, network, session) = on_a_network().await;
-    network.next("enqueue", Fate { after: ms(200), ..Fate::SWIFT });
+    network.next(
+        "enqueue",
+        Fate {
+            after: ms(200),
+            ..Fate::SWIFT
+        },
+    );
     let locking = tokio::spawn(async move { session.mutex("x").lock().await });
     tokio::time::sleep(ms(50)).await;
     break_lock(&store, "x").await;
@@ -99,15 +131,36 @@ async fn a_lock_that_was_broken_on_its_way_to_us_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_never_answered_is_repeated() {
     let (store, network, session) = on_a_network().await;
-    network.next("enqueue", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+    network.next(
+        "enqueue",
+        Fate {
+            deliveries: 0,
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
     let mutex = session.mutex("x");
-    let guard = tokio::time::timeout(TTL * 2, mutex.lock()).await.unwrap().unwrap();
-    network.next("wait", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+    let guard = tokio::time::timeout(TTL * 2, mutex.lock())
+        .await
+        .unwrap()
+        .unwrap();
+    network.next(
+        "wait",
+        Fate {
+            deliveries: 0,
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
     let other = Session::with_engine(network.clone(), TTL).await.unwrap();
     let waiting = tokio::spawn(async move { other.mutex("x").lock().await.map(drop) });
     tokio::time::sleep(ms(50)).await;
     guard.release().await.unwrap();
-    tokio::time::timeout(TTL * 2, waiting).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(TTL * 2, waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
     tokio::time::sleep(TTL * 2).await;
     assert_eq!(store.claim_count(), 0);
 }
@@ -116,7 +169,14 @@ async fn a_request_that_is_never_answered_is_repeated() {
 async fn a_wait_without_a_deadline_gives_up_on_a_store_that_never_answers() {
     let (_, network, session) = on_a_network().await;
     for _ in 0..200 {
-        network.next("enqueue", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+        network.next(
+            "enqueue",
+            Fate {
+                deliveries: 0,
+                end: End::Silence,
+                ..Fate::SWIFT
+            },
+        );
     }
     let mutex = session.mutex("x");
     let locking = tokio::time::timeout(ms(60_000), mutex.lock());
@@ -129,8 +189,18 @@ async fn a_wait_without_a_deadline_gives_up_on_a_store_that_never_answers() {
 async fn a_release_that_is_never_answered_is_repeated() {
     let (store, network, session) = on_a_network().await;
     let guard = session.mutex("x").lock().await.unwrap();
-    network.next("withdraw", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
-    tokio::time::timeout(TTL, guard.release()).await.unwrap().unwrap();
+    network.next(
+        "withdraw",
+        Fate {
+            deliveries: 0,
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
+    tokio::time::timeout(TTL, guard.release())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(store.claim_count(), 0);
 }
 
@@ -140,10 +210,21 @@ async fn lock_all_ends_at_its_deadline_also_if_the_store_hangs() {
     let other = Session::with_engine(network.clone(), TTL).await.unwrap();
     let _held = other.mutex("b").lock().await.unwrap();
     for _ in 0..20 {
-        network.next("withdraw", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+        network.next(
+            "withdraw",
+            Fate {
+                deliveries: 0,
+                end: End::Silence,
+                ..Fate::SWIFT
+            },
+        );
     }
     let asked = tokio::time::Instant::now();
-    session.lock_all(["a", "b"]).lock_within(ms(200)).await.unwrap_err();
+    session
+        .lock_all(["a", "b"])
+        .lock_within(ms(200))
+        .await
+        .unwrap_err();
     assert!(asked.elapsed() <= ms(300), "{:?}", asked.elapsed());
 }
 
@@ -152,7 +233,14 @@ async fn lock_all_ends_at_its_deadline_also_if_the_store_hangs() {
 #[tokio::test(start_paused = true)]
 async fn a_late_request_leaves_no_claim_behind_the_release() {
     let (store, network, session) = on_a_network().await;
-    network.next("enqueue", Fate { before: ms(700), end: End::Silence, ..Fate::SWIFT });
+    network.next(
+        "enqueue",
+        Fate {
+            before: ms(700),
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
     let guard = session.mutex("x").lock().await.unwrap();
     guard.release().await.unwrap();
     assert!(network.count("enqueue") > 1);
@@ -165,8 +253,22 @@ async fn a_late_request_leaves_no_claim_behind_the_release() {
 #[tokio::test(start_paused = true)]
 async fn two_late_requests_leave_no_claim_behind_the_withdrawal() {
     let (store, network, session) = on_a_network().await;
-    network.next("enqueue", Fate { before: ms(340), end: End::Silence, ..Fate::SWIFT });
-    network.next("enqueue", Fate { before: ms(500), end: End::Silence, ..Fate::SWIFT });
+    network.next(
+        "enqueue",
+        Fate {
+            before: ms(340),
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
+    network.next(
+        "enqueue",
+        Fate {
+            before: ms(500),
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
     session.mutex("x").lock_within(ms(350)).await.unwrap_err();
     assert!(network.count("enqueue") > 1);
     tokio::time::sleep(TTL * 2).await;
@@ -178,9 +280,22 @@ async fn two_late_requests_leave_no_claim_behind_the_withdrawal() {
 #[tokio::test(start_paused = true)]
 async fn what_a_withdrawal_finds_counts_from_when_it_was_sent() {
     let (store, network, session) = on_a_network().await;
-    network.next("enqueue", Fate { before: ms(990), end: End::Silence, ..Fate::SWIFT });
+    network.next(
+        "enqueue",
+        Fate {
+            before: ms(990),
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
     for _ in 0..50 {
-        network.next("withdraw", Fate { after: ms(300), ..Fate::SWIFT });
+        network.next(
+            "withdraw",
+            Fate {
+                after: ms(300),
+                ..Fate::SWIFT
+            },
+        );
     }
     session.mutex("x").lock_within(ms(1)).await.unwrap_err();
     tokio::time::sleep(TTL * 3).await;
@@ -194,7 +309,13 @@ async fn a_cancelled_try_does_not_make_the_next_in_line_give_up() {
     let (_, network, session) = on_a_network().await;
     let other = Session::with_engine(network.clone(), TTL).await.unwrap();
     let held = other.mutex("x").lock().await.unwrap();
-    network.next("enqueue", Fate { before: ms(100), ..Fate::SWIFT });
+    network.next(
+        "enqueue",
+        Fate {
+            before: ms(100),
+            ..Fate::SWIFT
+        },
+    );
     let mutex = session.mutex("x");
     let trying = tokio::spawn(async move { mutex.try_lock().await.map(drop) });
     tokio::time::sleep(ms(10)).await;
@@ -213,11 +334,38 @@ async fn a_cancelled_try_does_not_make_the_next_in_line_give_up() {
 async fn closing_between_two_leases_gives_back_what_the_first_one_had() {
     let (store, network, session) = on_a_network().await;
     for _ in 0..5 {
-        network.next("renew", Fate { end: End::Silence, ..Fate::SWIFT });
+        network.next(
+            "renew",
+            Fate {
+                end: End::Silence,
+                ..Fate::SWIFT
+            },
+        );
     }
-    network.next("open", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
-    network.next("close", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
-    network.next("withdraw", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+    network.next(
+        "open",
+        Fate {
+            deliveries: 0,
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
+    network.next(
+        "close",
+        Fate {
+            deliveries: 0,
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
+    network.next(
+        "withdraw",
+        Fate {
+            deliveries: 0,
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
     let guard = session.mutex("x").lock().await.unwrap();
     guard.lost().await;
     tokio::time::sleep(ms(5)).await;
@@ -232,9 +380,18 @@ async fn many_claims_in_doubt_do_not_hold_up_a_dropped_guard() {
     let guard = session.mutex("x").lock().await.unwrap();
     let mut waits = Vec::new();
     for number in 0..100 {
-        network.next("enqueue", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+        network.next(
+            "enqueue",
+            Fate {
+                deliveries: 0,
+                end: End::Silence,
+                ..Fate::SWIFT
+            },
+        );
         let mutex = session.mutex(format!("y{number}"));
-        waits.push(tokio::spawn(async move { mutex.lock_within(ms(1)).await.map(drop) }));
+        waits.push(tokio::spawn(async move {
+            mutex.lock_within(ms(1)).await.map(drop)
+        }));
     }
     for wait in waits {
         wait.await.unwrap().unwrap_err();
@@ -249,7 +406,14 @@ async fn closing_does_not_wait_for_withdrawals_that_hang() {
     let (store, network, session) = on_a_network().await;
     let mut guards = Vec::new();
     for number in 0..200 {
-        network.next("withdraw", Fate { deliveries: 0, end: End::Silence, ..Fate::SWIFT });
+        network.next(
+            "withdraw",
+            Fate {
+                deliveries: 0,
+                end: End::Silence,
+                ..Fate::SWIFT
+            },
+        );
         guards.push(session.mutex(format!("x{number}")).lock().await.unwrap());
     }
     let asked = tokio::time::Instant::now();
@@ -280,7 +444,14 @@ async fn a_hold_is_either_given_back_or_lost_and_leaves_nothing_either_way() {
     for task in tasks {
         task.await.unwrap();
     }
-    session.mutex("last").lock().await.unwrap().release().await.unwrap();
+    session
+        .mutex("last")
+        .lock()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
     tokio::time::sleep(ms(200)).await;
     assert_eq!(store.claim_count(), 0);
 }

@@ -33,20 +33,32 @@ const STUCK: Duration = Duration::from_secs(30);
 fn no_seed_finds_a_fault() {
     if let Ok(seed) = std::env::var("LEASEHOLD_SEED") {
         let seed = seed.parse().expect("LEASEHOLD_SEED is a number");
-        let outcome = simulate(seed, Plan { prints: true, ..Plan::default() });
+        let outcome = simulate(
+            seed,
+            Plan {
+                prints: true,
+                ..Plan::default()
+            },
+        );
         assert!(outcome.faults.is_empty(), "{}", repeat(seed, &outcome));
         return;
     }
     let seeds = std::env::var("LEASEHOLD_SEEDS").map_or(SEEDS, |text| text.parse().unwrap());
     let found = search(seeds, Plan::default(), 10);
-    let reports: Vec<_> = found.iter().map(|(seed, outcome)| repeat(*seed, outcome)).collect();
+    let reports: Vec<_> = found
+        .iter()
+        .map(|(seed, outcome)| repeat(*seed, outcome))
+        .collect();
     assert!(found.is_empty(), "{}", reports.join("\n"));
 }
 
 #[test]
 fn a_seed_repeats_itself() {
     for seed in 0..50 {
-        let (first, second) = (simulate(seed, Plan::default()), simulate(seed, Plan::default()));
+        let (first, second) = (
+            simulate(seed, Plan::default()),
+            simulate(seed, Plan::default()),
+        );
         assert_eq!(first, second, "seed {seed}");
     }
 }
@@ -103,23 +115,28 @@ fn search(seeds: u64, plan: Plan, enough: usize) -> Vec<(u64, Outcome)> {
         let workers: Vec<_> = running
             .iter()
             .map(|running| {
-                scope.spawn(|| loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds || lock().len() >= enough {
-                        return;
-                    }
-                    *running.lock().unwrap() = Some((seed, Instant::now()));
-                    let outcome = simulate(seed, plan);
-                    *running.lock().unwrap() = None;
-                    if !outcome.faults.is_empty() {
-                        lock().push((seed, outcome));
+                scope.spawn(|| {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= seeds || lock().len() >= enough {
+                            return;
+                        }
+                        *running.lock().unwrap() = Some((seed, Instant::now()));
+                        let outcome = simulate(seed, plan);
+                        *running.lock().unwrap() = None;
+                        if !outcome.faults.is_empty() {
+                            lock().push((seed, outcome));
+                        }
                     }
                 })
             })
             .collect();
         while !workers.iter().all(|worker| worker.is_finished()) {
             std::thread::sleep(Duration::from_millis(20));
-            for (seed, since) in running.iter().filter_map(|running| *running.lock().unwrap()) {
+            for (seed, since) in running
+                .iter()
+                .filter_map(|running| *running.lock().unwrap())
+            {
                 if since.elapsed() > STUCK {
                     // Simulated time does not pass, so nothing else ends it.
                     let report = format!("seed {seed} turns in circles: {}\n", command(seed));
@@ -133,7 +150,11 @@ fn search(seeds: u64, plan: Plan, enough: usize) -> Vec<(u64, Outcome)> {
 }
 
 fn repeat(seed: u64, outcome: &Outcome) -> String {
-    format!("seed {seed}: {}\n  {}", outcome.faults.join("; "), command(seed))
+    format!(
+        "seed {seed}: {}\n  {}",
+        outcome.faults.join("; "),
+        command(seed)
+    )
 }
 
 fn command(seed: u64) -> String {
