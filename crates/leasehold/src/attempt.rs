@@ -9,7 +9,7 @@ use crate::engine::{ClaimRef, Standing, Ticket, TicketId, Watch};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::{Fence, Token};
 use crate::hold::Claim;
-use crate::random::{random_u64, random_u128};
+use crate::random::random_ids;
 use crate::reaper::{Doubt, Errand, Withdrawal};
 
 #[derive(Debug)]
@@ -28,14 +28,14 @@ pub(crate) struct Attempt {
 
 impl Attempt {
     pub(crate) fn new(core: &Arc<Core>, want: &Want, patience: Patience, term: Arc<Term>) -> Self {
-        let id = TicketId(random_u128());
+        let (id, holder) = random_ids();
         let ticket = Ticket {
             claim: ClaimRef {
                 name: want.name.clone(),
-                id,
+                id: TicketId(id),
             },
             lease: term.lease.id,
-            holder: random_u64(),
+            holder,
             capacity: want.capacity,
             weight: want.weight,
             waits: !matches!(patience, Patience::Try),

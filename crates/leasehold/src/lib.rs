@@ -79,3 +79,8 @@ pub use session::{Session, connect, open_default};
 pub fn default_url() -> Result<String> {
     config::default_url()
 }
+
+/// The program in README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

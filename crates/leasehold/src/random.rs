@@ -7,17 +7,38 @@ pub(crate) fn random_u128() -> u128 {
     if let Some(bits) = seeded::next() {
         return bits;
     }
-    let mut bytes = [0; 16];
-    // Without randomness two claims could share a ticket, so going on would be
-    // unsafe; on the systems we support the call does not fail after start-up.
-    getrandom::fill(&mut bytes).expect("the operating system has random numbers");
-    u128::from_ne_bytes(bytes)
+    u128::from_ne_bytes(random_bytes())
 }
 
 /// 64 random bits.
 pub(crate) fn random_u64() -> u64 {
-    let bits = random_u128();
-    u64::try_from(bits >> 64).unwrap_or_default()
+    #[cfg(feature = "conformance")]
+    if let Some(bits) = seeded::next() {
+        return u64::try_from(bits >> 64).unwrap_or_default();
+    }
+    u64::from_ne_bytes(random_bytes())
+}
+
+/// A ticket's id and its holder's, by asking the operating system only once:
+/// every claim needs both.
+pub(crate) fn random_ids() -> (u128, u64) {
+    #[cfg(feature = "conformance")]
+    if let Some(bits) = seeded::next() {
+        return (bits, random_u64());
+    }
+    let bytes: [u8; 24] = random_bytes();
+    let (mut id, mut holder) = ([0; 16], [0; 8]);
+    id.copy_from_slice(&bytes[..16]);
+    holder.copy_from_slice(&bytes[16..]);
+    (u128::from_ne_bytes(id), u64::from_ne_bytes(holder))
+}
+
+fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    // Without randomness two claims could share a ticket, so going on would be
+    // unsafe; on the systems we support the call does not fail after start-up.
+    getrandom::fill(&mut bytes).expect("the operating system has random numbers");
+    bytes
 }
 
 /// Numbers that a simulation can repeat. One generator per thread: what other

@@ -37,8 +37,11 @@ async fn a_hold_ends_at_its_limit() {
     let guard = mutex.lock().await.unwrap();
     assert_eq!(guard.lost().await, Lost::HoldLimit);
     // The claim is given up although the guard is still there.
-    let next = b.mutex("x").lock_within(Duration::from_secs(1)).await;
-    drop(next.unwrap());
+    let _next = b
+        .mutex("x")
+        .lock_within(Duration::from_secs(1))
+        .await
+        .unwrap();
     let error = guard.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Lost::HoldLimit));
 }

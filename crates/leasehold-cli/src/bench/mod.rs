@@ -1,0 +1,87 @@
+//! `leasehold bench`: how fast this store is through leasehold, and how fast it
+//! is without, in one interleaved run. Machines are noisy: read the ratios.
+
+mod contend;
+mod floor;
+mod held;
+mod report;
+mod startup;
+mod tasks;
+mod worker;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::Result;
+
+use report::Report;
+
+/// Measure the store through leasehold and without it.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// How much to measure: each part takes about this long
+    #[arg(long, default_value = "3s", value_parser = leasehold::parse_duration)]
+    pub(crate) r#for: Duration,
+    /// Run only the parts whose name contains this
+    #[arg(long)]
+    pub(crate) only: Option<String>,
+    /// Internal: be one of the measured processes
+    #[arg(long, hide = true)]
+    worker: Option<worker::Role>,
+}
+
+/// What every part needs to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    pub(crate) url: String,
+    pub(crate) time: Duration,
+}
+
+/// Measures; `url` is the user's, or `None` for a new file in a temporary
+/// directory.
+pub(crate) async fn bench(args: &BenchArgs, url: Option<String>, json: bool) -> Result<ExitCode> {
+    let scratch = Scratch::new();
+    let url = url.unwrap_or_else(|| format!("sqlite:{}", scratch.path("locks.db").display()));
+    let setting = Setting { url, time: args.r#for };
+    if let Some(role) = &args.worker {
+        return worker::work(role, &setting).await;
+    }
+    let mut report = Report::new(json);
+    let wanted = |part: &str| args.only.as_ref().is_none_or(|only| part.contains(only.as_str()));
+    if wanted("one task") {
+        tasks::one_task(&setting, &mut report).await?;
+    }
+    if wanted("64 tasks, 64 names") {
+        tasks::many_names(&setting, &mut report).await?;
+    }
+    if wanted("16 tasks, one name") {
+        tasks::one_name(&setting, &mut report).await?;
+    }
+    if wanted("8 processes, one name") {
+        contend::processes(&setting, &mut report).await?;
+    }
+    if wanted("10000 held") {
+        held::held(&setting, &mut report).await?;
+    }
+    if wanted("run") {
+        startup::startup(&setting, &scratch, &mut report)?;
+    }
+    report.finish();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A temporary directory that goes with the benchmark.
+#[derive(Debug)]
+pub(crate) struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    fn new() -> Self {
+        let scratch = tempfile::Builder::new().prefix("leasehold-bench-").tempdir();
+        Self(scratch.expect("there is a temporary directory to write to"))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+}

@@ -1,0 +1,2 @@
+-- All sessions and when their leases end.
+select id, expires from session

@@ -1,0 +1,198 @@
+//! Sessions that end without a word: expired, killed, taken over.
+
+use super::*;
+use crate::engine::{Inspect, Renewal};
+
+#[tokio::test]
+async fn an_expired_session_is_taken_over_and_never_renewed_again() {
+    let bench = Bench::new();
+    let short = Party::join(&bench.path(), Duration::from_millis(300)).await;
+    let next = bench.party().await;
+    let first = short.lock(&short.ticket("a")).await.unwrap();
+    let waiting = next.ticket("a");
+    assert_eq!(next.lock(&waiting).await, None);
+    assert!(token(next.wait(&waiting).await) > first);
+    let renewal = short.engine.renew(&short.lease).await.unwrap();
+    assert_eq!(renewal, Renewal::LeaseGone);
+    let gone = short.engine.enqueue(&short.ticket("a")).await.unwrap();
+    assert_eq!(gone, Standing::Gone);
+}
+
+#[tokio::test]
+async fn a_renewed_session_is_not_taken_over() {
+    let bench = Bench::new();
+    let ttl = Duration::from_millis(600);
+    let short = Party::join(&bench.path(), ttl).await;
+    let next = bench.party().await;
+    short.lock(&short.ticket("a")).await.unwrap();
+    let waiting = next.ticket("a");
+    next.lock(&waiting).await;
+    let renewing = async {
+        for _ in 0..8 {
+            tokio::time::sleep(ttl / 4).await;
+            let renewal = short.engine.renew(&short.lease).await.unwrap();
+            assert_ne!(renewal, Renewal::LeaseGone);
+        }
+    };
+    tokio::select! {
+        biased;
+        () = renewing => {}
+        standing = next.wait(&waiting) => panic!("{standing:?}"),
+    }
+}
+
+/// A dropped engine lets go of its pipes as a killed process does.
+#[tokio::test]
+async fn a_killed_holder_is_replaced_at_once() {
+    let bench = Bench::new();
+    let (holder, next) = (bench.party().await, bench.party().await);
+    holder.lock(&holder.ticket("a")).await.unwrap();
+    let waiting = next.ticket("a");
+    next.lock(&waiting).await;
+    let start = crate::clock::boot_time();
+    let killing = async {
+        // Only when the other one sleeps on our pipe does the kernel wake it.
+        while next.engine.store().watchlist.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(holder);
+    };
+    let (standing, ()) = tokio::join!(next.wait(&waiting), killing);
+    token(standing);
+    // The ttl is a minute.
+    assert!(crate::clock::boot_time().since(start) < DEADLINE);
+}
+
+#[tokio::test]
+async fn a_holder_killed_before_anybody_asked_is_replaced_at_once() {
+    let bench = Bench::new();
+    let (holder, next) = (bench.party().await, bench.party().await);
+    holder.lock(&holder.ticket("a")).await.unwrap();
+    drop(holder);
+    let mut attempt = next.ticket("a");
+    attempt.waits = false;
+    token(next.engine.enqueue(&attempt).await.unwrap());
+}
+
+#[tokio::test]
+async fn killed_waiters_hold_up_nobody() {
+    let bench = Bench::new();
+    let holder = bench.party().await;
+    let held = holder.ticket("a");
+    holder.lock(&held).await.unwrap();
+    for _ in 0..3 {
+        let dead = bench.party().await;
+        dead.lock(&dead.ticket("a")).await;
+        drop(dead);
+    }
+    let next = bench.party().await;
+    let waiting = next.ticket("a");
+    next.lock(&waiting).await;
+    let (_, standing) = tokio::join!(holder.release(&held), next.wait(&waiting));
+    token(standing);
+}
+
+#[tokio::test]
+async fn a_copy_of_the_lifeline_keeps_a_killed_session_alive() {
+    let bench = Bench::new();
+    let (holder, next) = (bench.party().await, bench.party().await);
+    holder.lock(&holder.ticket("a")).await.unwrap();
+    let lifeline = holder.engine.lifeline(&holder.lease).unwrap();
+    drop(holder);
+    let mut attempt = next.ticket("a");
+    attempt.waits = false;
+    assert_eq!(next.engine.enqueue(&attempt).await.unwrap(), Standing::Busy);
+    drop(lifeline);
+    token(next.engine.enqueue(&attempt).await.unwrap());
+}
+
+/// The process may be alive, so only the ttl can say that it is not.
+#[tokio::test]
+async fn a_pipe_removed_by_hand_frees_no_lock() {
+    let bench = Bench::new();
+    let (holder, next) = (bench.party().await, bench.party().await);
+    holder.lock(&holder.ticket("a")).await.unwrap();
+    std::fs::remove_dir_all(bench.path().with_file_name("locks.db.d")).unwrap();
+    let mut attempt = next.ticket("a");
+    attempt.waits = false;
+    assert_eq!(next.engine.enqueue(&attempt).await.unwrap(), Standing::Busy);
+}
+
+#[tokio::test]
+async fn what_dead_sessions_leave_is_swept_by_the_next() {
+    let bench = Bench::new();
+    let dead = bench.party().await;
+    dead.lock(&dead.ticket("a")).await.unwrap();
+    drop(dead);
+    let sessions = bench.path().with_file_name("locks.db.d");
+    std::fs::write(sessions.join(format!("{:032x}.inbox", 7)), "").unwrap();
+    let party = bench.party().await;
+    assert_eq!(std::fs::read_dir(&sessions).unwrap().count(), 2);
+    assert!(party.engine.names("").await.unwrap().is_empty());
+    party.engine.close(&party.lease).await.unwrap();
+    assert_eq!(std::fs::read_dir(&sessions).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn closing_a_session_lets_in_those_who_wait_for_any_of_its_locks() {
+    let bench = Bench::new();
+    let (holder, next) = (bench.party().await, bench.party().await);
+    let mut waiting = Vec::new();
+    for name in ["a", "b"] {
+        holder.lock(&holder.ticket(name)).await.unwrap();
+        waiting.push(next.ticket(name));
+    }
+    for ticket in &waiting {
+        assert_eq!(next.lock(ticket).await, None);
+    }
+    holder.engine.close(&holder.lease).await.unwrap();
+    for ticket in &waiting {
+        token(next.wait(ticket).await);
+    }
+}
+
+const CHILD: &str = "LEASEHOLD_TEST_STORE";
+
+/// Not a test of its own: the process that the next one kills.
+#[tokio::test]
+async fn child_holds_until_it_is_killed() {
+    let Ok(path) = std::env::var(CHILD) else {
+        return;
+    };
+    let party = Party::join(Path::new(&path), TTL).await;
+    party.lock(&party.ticket("a")).await.unwrap();
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_holder_in_another_process_killed_by_a_signal_is_replaced_at_once() {
+    let bench = Bench::new();
+    let next = bench.party().await;
+    let this = "sqlite::tests::crash::child_holds_until_it_is_killed";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", this])
+        .env(CHILD, bench.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let name = Name::new("a").unwrap();
+    let deadline = crate::clock::boot_time() + DEADLINE;
+    while next.engine.queue(&name).await.unwrap().claims.is_empty() {
+        assert!(crate::clock::boot_time() < deadline, "the child holds");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let waiting = next.ticket("a");
+    assert_eq!(next.lock(&waiting).await, None);
+    let killing = async {
+        while next.engine.store().watchlist.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        child.kill().unwrap();
+        crate::clock::boot_time()
+    };
+    let (standing, killed) = tokio::join!(next.wait(&waiting), killing);
+    token(standing);
+    // The ttl is a minute.
+    assert!(crate::clock::boot_time().since(killed) < DEADLINE);
+    child.wait().unwrap();
+}
