@@ -106,10 +106,6 @@ impl Term {
 }
 
 impl Core {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "called from one place, each with its own type"
-    )]
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         scheme: &'static str,

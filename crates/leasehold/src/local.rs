@@ -43,6 +43,10 @@ pub(crate) struct Turn {
 }
 
 /// Where a newcomer stands.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives for a moment, and mostly is the large one"
+)]
 pub(crate) enum Place {
     /// Nobody else of this process is there.
     First(Turn),

@@ -243,11 +243,9 @@ impl Engine for Memory {
             .first()
             .filter(|other| other.ticket.capacity != ticket.capacity)
         {
-            return Err(conflict(
-                &ticket.claim.name,
-                ticket.capacity,
-                other.ticket.capacity,
-            ));
+            let doing = format!("lock {}", ticket.claim.name);
+            let why = rule::mismatch(ticket.capacity, other.ticket.capacity);
+            return Err(Error::new(ErrorKind::Conflict, doing, why));
         }
         let order = state.last_order + u64::from(TOKENS_PER_GRANT);
         let mut claims = claims(queue);
@@ -348,17 +346,6 @@ fn labelled(owner: &Owner, ticket: &Ticket) -> Owner {
         Some(label) => Owner::seen(owner.host(), owner.pid(), label),
         None => owner.clone(),
     }
-}
-
-/// Another party uses the name with another capacity.
-pub(crate) fn conflict(name: &Name, asked: u32, used: u32) -> Error {
-    let kind = |capacity| match capacity {
-        1 => "a mutex".to_owned(),
-        rule::UNBOUNDED => "a reader-writer lock".to_owned(),
-        permits => format!("a semaphore of {permits}"),
-    };
-    let why = format!("asked for as {}, in use as {}", kind(asked), kind(used));
-    Error::new(ErrorKind::Conflict, format!("lock {name}"), why)
 }
 
 #[async_trait]

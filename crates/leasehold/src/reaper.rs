@@ -20,6 +20,10 @@ use crate::random::random_u64;
 
 /// Something to clean up.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are the large one"
+)]
 pub(crate) enum Errand {
     Withdraw(Withdrawal),
     /// A lease that was lost: the store may still have it.

@@ -80,6 +80,16 @@ fn watch(capacity: u32, before: &[Claim], weight: u32) -> Watch {
     }
 }
 
+/// Why a claim is refused whose lock is in use with another capacity.
+pub fn mismatch(asked: u32, used: u32) -> String {
+    let kind = |capacity| match capacity {
+        1 => "a mutex".to_owned(),
+        UNBOUNDED => "a reader-writer lock".to_owned(),
+        permits => format!("a semaphore of {permits}"),
+    };
+    format!("asked for as {}, in use as {}", kind(asked), kind(used))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

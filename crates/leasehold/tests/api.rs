@@ -7,7 +7,7 @@ use leasehold::{ErrorKind, Lost, Owner, Session};
 async fn session(store: &str) -> Session {
     leasehold::connect(&format!("memory:{store}?ttl=1s"))
         .await
-        .unwrap()
+        .expect("memory is there")
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,10 @@ fn readme() -> PathBuf {
 }
 
 async fn promises(url: &str) -> Promises {
-    leasehold::inspect(url).await.unwrap().promises()
+    leasehold::inspect(url)
+        .await
+        .expect("the store is there")
+        .promises()
 }
 
 fn row(store: &str, promises: &Promises) -> String {

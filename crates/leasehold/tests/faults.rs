@@ -1,6 +1,8 @@
 //! The session under single faults, chosen by hand: what the simulation or a
 //! careful reader once found.
 
+#![allow(clippy::unwrap_used, reason = "tests; the helpers too")]
+
 #[path = "simulation/faulty.rs"]
 #[allow(dead_code, reason = "the simulation uses the rest")]
 mod faulty;

@@ -4,6 +4,12 @@
 //! `LEASEHOLD_SEED=N cargo test -p leasehold --features conformance --test
 //! simulation seeds` runs one seed and prints what happens.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "tests; the helpers too"
+)]
+
 #[path = "simulation/broken.rs"]
 mod broken;
 #[path = "simulation/client.rs"]

@@ -12,7 +12,7 @@ pub(super) fn refuse_other_capacity(ticket: &Ticket, rows: &[Row]) -> Result<(),
     match rows.iter().find(|row| row.capacity != asked) {
         None => Ok(()),
         Some(row) => {
-            let why = format!("capacity {asked} asked, {} in use", row.capacity);
+            let why = rule::mismatch(asked, row.capacity);
             Err(Fault::new(ErrorKind::Conflict, why))
         }
     }

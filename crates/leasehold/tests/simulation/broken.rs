@@ -35,27 +35,27 @@ struct Broken {
 }
 
 pub(crate) fn no_owner_check(store: Arc<Memory>) -> Arc<dyn Engine> {
-    Broken::new(store, Defect::NoOwnerCheck)
+    Broken::on(store, Defect::NoOwnerCheck)
 }
 
 pub(crate) fn early_expiry(store: Arc<Memory>) -> Arc<dyn Engine> {
-    Broken::new(store, Defect::EarlyExpiry)
+    Broken::on(store, Defect::EarlyExpiry)
 }
 
 pub(crate) fn resurrection(store: Arc<Memory>) -> Arc<dyn Engine> {
-    Broken::new(store, Defect::Resurrection)
+    Broken::on(store, Defect::Resurrection)
 }
 
 pub(crate) fn stuck_token(store: Arc<Memory>) -> Arc<dyn Engine> {
-    Broken::new(store, Defect::StuckToken)
+    Broken::on(store, Defect::StuckToken)
 }
 
 pub(crate) fn lazy_withdraw(store: Arc<Memory>) -> Arc<dyn Engine> {
-    Broken::new(store, Defect::LazyWithdraw)
+    Broken::on(store, Defect::LazyWithdraw)
 }
 
 impl Broken {
-    fn new(store: Arc<Memory>, defect: Defect) -> Arc<dyn Engine> {
+    fn on(store: Arc<Memory>, defect: Defect) -> Arc<dyn Engine> {
         Arc::new(Self {
             store,
             defect,

@@ -137,7 +137,10 @@ async fn another_capacity_is_refused_with_both_numbers() {
         other.waits = waits;
         let error = two.engine.enqueue(&other).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        assert_eq!(error.why(), "capacity 5 asked, 3 in use");
+        assert_eq!(
+            error.why(),
+            "asked for as a semaphore of 5, in use as a semaphore of 3"
+        );
     }
     one.release(&ticket).await;
     assert!(two.lock(&two.ticket_for("a", 1, 5)).await.is_some());

@@ -1,0 +1,162 @@
+//! Where a case works: one store, as many sessions and processes as it wants.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::peer::Peer;
+use super::wire::Wire;
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::inspector::Inspector;
+use crate::promises::Promises;
+use crate::random::random_u64;
+use crate::session::{Session, connect};
+
+/// How long anything may take that is bound to happen. Machines are slow and
+/// loaded; a case that fails waits this long, one that passes does not.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes an engine of your own from the text that names the store.
+pub type MakeEngine = fn(String) -> Making;
+
+/// An engine on its way.
+pub type Making = Pin<Box<dyn Future<Output = Result<Arc<dyn Engine>>> + Send>>;
+
+/// Where a case works: one store, as many sessions and processes as it wants.
+#[derive(Debug, Clone)]
+pub struct Bench {
+    store: String,
+    make: Option<MakeEngine>,
+    /// Keeps a store alive that lives only as long as it is used.
+    keeper: Arc<dyn Engine>,
+    names: Arc<AtomicU64>,
+}
+
+impl Bench {
+    /// A bench on the store that the URL names. The store should be empty, and
+    /// the URL without options.
+    ///
+    /// # Errors
+    /// As for [`connect`].
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn new(url: &str) -> Result<Self> {
+        let (keeper, _) = Config::parse(url)?.engine().await?;
+        Ok(Self::with(url, None, keeper))
+    }
+
+    /// A bench on an engine of your own. Every session gets a new one; all that
+    /// are made from the same text must share a store.
+    ///
+    /// # Errors
+    /// Whatever the engine says.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn on_engine(store: &str, make: MakeEngine) -> Result<Self> {
+        let keeper = make(store.to_owned()).await?;
+        Ok(Self::with(store, Some(make), keeper))
+    }
+
+    fn with(store: &str, make: Option<MakeEngine>, keeper: Arc<dyn Engine>) -> Self {
+        Self {
+            store: store.to_owned(),
+            make,
+            keeper,
+            names: Arc::new(AtomicU64::new(random_u64() >> 44)),
+        }
+    }
+
+    /// What the engine guarantees.
+    pub fn promises(&self) -> Promises {
+        self.keeper.promises()
+    }
+
+    /// A new session, independent of all others.
+    pub async fn session(&self, ttl: Duration) -> Session {
+        open(&self.store, self.make, ttl)
+            .await
+            .expect("the store takes a session")
+    }
+
+    /// An engine of its own, without a session.
+    pub async fn engine(&self) -> Arc<dyn Engine> {
+        match self.make {
+            Some(make) => make(self.store.clone()).await.expect("the store is there"),
+            None => {
+                let config = Config::parse(&self.store).expect("the URL is good");
+                config.engine().await.expect("the store is there").0
+            }
+        }
+    }
+
+    /// A new session whose requests go over a wire that can be cut.
+    pub async fn wired(&self, ttl: Duration) -> (Arc<Wire>, Session) {
+        let wire = Wire::new(self.engine().await);
+        let session = Session::with_engine(wire.clone(), ttl).await;
+        (wire, session.expect("the store takes a session"))
+    }
+
+    /// The store as people look at it.
+    pub fn inspector(&self) -> Inspector {
+        Inspector::new(self.keeper.clone())
+    }
+
+    /// A name that nobody else uses.
+    pub fn name(&self) -> String {
+        format!("case/{}", self.names.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A second process with a session of its own.
+    pub async fn peer(&self, ttl: Duration) -> Peer {
+        let mut peer = Peer::start();
+        let millis = ttl.as_millis();
+        peer.tell(&format!("connect {millis} {}", self.store));
+        assert_eq!(peer.answer().await, "ok");
+        peer
+    }
+
+    /// Waits until so many claims are in the lock's queue.
+    pub async fn queue_of(&self, name: &str, length: usize) {
+        let inspector = self.inspector();
+        until("the queue has the length", || async {
+            inspector
+                .queue(name)
+                .await
+                .expect("the store answers")
+                .claims
+                .len()
+                == length
+        })
+        .await;
+    }
+}
+
+pub(super) async fn open(store: &str, make: Option<MakeEngine>, ttl: Duration) -> Result<Session> {
+    match make {
+        Some(make) => Session::with_engine(make(store.to_owned()).await?, ttl).await,
+        None => connect(&format!("{store}?ttl={}ms", ttl.as_millis())).await,
+    }
+}
+
+/// The answer, which is bound to come.
+pub(super) async fn soon<T>(what: &str, answer: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(answer) => answer,
+        Err(_) => panic!("{what}: not after {PATIENCE:?}"),
+    }
+}
+
+/// Waits for a state that is bound to come.
+pub(super) async fn until<F: Future<Output = bool>>(what: &str, is_there: impl Fn() -> F) {
+    soon(what, async {
+        while !is_there().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
