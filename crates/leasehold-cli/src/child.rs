@@ -2,7 +2,8 @@
 //!
 //! It is started through ourselves (`leasehold __exec`), because between fork
 //! and exec it must ask for a signal upon our death, and asking there without
-//! `unsafe` needs a process of its own.
+//! `unsafe` needs a process of its own. That process stops before it becomes the
+//! command, so that everything is in place when the command takes its first step.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::{Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{AccessFlags, Pid, access, getppid};
 use tokio::signal::unix::{self, SignalKind};
@@ -22,6 +23,12 @@ use crate::terminal;
 
 /// The hidden command that becomes the user's command.
 pub(crate) const EXEC: &str = "__exec";
+
+/// What it does before it becomes the command: nothing, stop, or stop and then
+/// take the terminal.
+const GO: &str = "go";
+const STOP: &str = "stop";
+const STOP_AND_CLAIM: &str = "stop-and-claim";
 
 /// What the command finds in its environment beside what we have ourselves.
 pub(crate) type Environment = Vec<(&'static str, String)>;
@@ -45,14 +52,15 @@ pub(crate) enum Change {
 }
 
 impl Child {
-    /// Starts the command in a process group of its own.
+    /// Starts the command in a process group of its own, where it stops before
+    /// its first step.
     pub(crate) fn start(
         argv: &[OsString],
         environment: &Environment,
         gets_terminal: bool,
     ) -> Result<Self, Failure> {
-        let mut command = through_us(argv, environment, gets_terminal);
-        Self::spawn(command.process_group(0), true)
+        let mode = if gets_terminal { STOP_AND_CLAIM } else { STOP };
+        Self::spawn(through_us(argv, environment, mode).process_group(0), true)
     }
 
     /// Starts the command in our own process group.
@@ -60,7 +68,7 @@ impl Child {
         argv: &[OsString],
         environment: &Environment,
     ) -> Result<Self, Failure> {
-        Self::spawn(&mut through_us(argv, environment, false), false)
+        Self::spawn(&mut through_us(argv, environment, GO), false)
     }
 
     fn spawn(command: &mut Command, leads_group: bool) -> Result<Self, Failure> {
@@ -110,12 +118,10 @@ impl Child {
     }
 }
 
-fn through_us(argv: &[OsString], environment: &Environment, gets_terminal: bool) -> Command {
-    let terminal = if gets_terminal { "terminal" } else { "-" };
+fn through_us(argv: &[OsString], environment: &Environment, mode: &str) -> Command {
     let mut command = ourselves();
-    command
-        .args([EXEC, &std::process::id().to_string(), terminal])
-        .args(argv);
+    command.args([EXEC, &std::process::id().to_string(), mode]);
+    command.args(argv);
     command.envs(environment.iter().map(|(key, value)| (key, value)));
     command
 }
@@ -128,10 +134,10 @@ pub(crate) fn ourselves() -> Command {
     Command::new(std::env::current_exe().unwrap_or_else(|_| "leasehold".into()))
 }
 
-/// `leasehold __exec PARENT TERMINAL COMMAND…`: becomes the command.
+/// `leasehold __exec PARENT MODE COMMAND…`: becomes the command.
 pub(crate) fn become_command(mut arguments: impl Iterator<Item = OsString>) -> ! {
     let parent = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
-    let gets_terminal = arguments.next().is_some_and(|word| word == "terminal");
+    let mode = arguments.next().unwrap_or_default();
     let Some(command) = arguments.next() else {
         exit(exit::USAGE.into());
     };
@@ -141,7 +147,10 @@ pub(crate) fn become_command(mut arguments: impl Iterator<Item = OsString>) -> !
     if parent != Some(getppid().as_raw()) {
         exit(exit::signalled(nix::libc::SIGKILL).into());
     }
-    if gets_terminal {
+    if mode != GO {
+        let _ = raise(Signal::SIGSTOP);
+    }
+    if mode == STOP_AND_CLAIM {
         terminal::claim_stdin();
     }
     let failure = replace_us(&command, arguments, &Environment::new());

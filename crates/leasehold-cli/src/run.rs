@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{Claim, Common, Run};
+use crate::args::{Claim, Common, OnLost, Run};
 use crate::child::{self, Change, Child};
 use crate::exit::{self, Failure};
 use crate::keeper::Keeper;
@@ -242,10 +242,23 @@ async fn with_lock(
         .as_ref()
         .is_some_and(|terminal| terminal.is_ours_alone);
     let mut child = Child::start(argv, &held.environment(), gets_terminal)?;
+    match child.change().await {
+        Change::Stopped(_) => {}
+        ended => {
+            return Ok(Ending {
+                change: ended,
+                loss: None,
+            });
+        }
+    }
     if let Some(keeper) = &mut keeper
         && let Err(error) = keeper.keep(child.group)
     {
         alone(error);
+    }
+    // If the lock is lost already, the command is killed before its first step.
+    if guard.check().is_ok() || args.on_lost == OnLost::Ignore {
+        child.signal(Signal::SIGCONT);
     }
     let supervision = Supervision {
         child: &mut child,
