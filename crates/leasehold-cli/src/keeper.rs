@@ -8,7 +8,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
 use leasehold::Session;
@@ -30,14 +30,16 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// The keeper as leasehold sees it.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    pipe: ChildStdin,
+    process: Child,
+    /// Ends when we do.
+    pipe: Option<ChildStdin>,
 }
 
 impl Keeper {
     /// Starts the keeper, before there is anything to keep.
     pub(crate) fn start(session: &Session) -> io::Result<Self> {
         let lifeline = session.lifeline().map_or_else(Stdio::null, Stdio::from);
-        let keeper = ourselves()
+        let mut process = ourselves()
             .arg0(NAME)
             .arg(KEEPER)
             .env_clear()
@@ -47,18 +49,32 @@ impl Keeper {
             .stdout(lifeline)
             .stderr(Stdio::null())
             .spawn()?;
-        let pipe = keeper.stdin.ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Self { pipe })
+        let pipe = process.stdin.take();
+        Ok(Self { process, pipe })
     }
 
     /// Names the group to kill.
     pub(crate) fn keep(&mut self, group: Pid) -> io::Result<()> {
-        writeln!(self.pipe, "{group}")
+        let mut pipe = self.pipe.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(pipe, "{group}")
     }
 
     /// The command has ended; there is nothing to kill any more.
-    pub(crate) fn dismiss(mut self) {
-        let _ = self.pipe.write_all(FAREWELL);
+    pub(crate) fn dismiss(&mut self) {
+        if let Some(mut pipe) = self.pipe.take() {
+            let _ = pipe.write_all(FAREWELL);
+        }
+    }
+
+    /// Sees the keeper off, which takes no time once it is dismissed. In a
+    /// container nobody else might, and it would be a zombie for ever.
+    pub(crate) fn see_off(mut self) {
+        for _ in 0..100 {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -136,20 +136,25 @@ async fn under_lock(common: &Common, args: &Run, console: Console) -> Result<Rep
     };
     announce(&guard, console);
     let held = Held::new(&url, &session, &guard);
+    // Without a keeper the command still dies with us, only its children may not.
+    let alone = |error| console.detail(&format!("no keeper for the command's children: {error}"));
+    let mut keeper = Keeper::start(&session).map_err(alone).ok();
     let ending = with_lock(
         args,
         &argv,
         &held,
         notice,
-        &session,
+        &mut keeper,
         &guard,
         &mut signals,
         console,
     )
     .await;
+    keeper.iter_mut().for_each(Keeper::dismiss);
     let (token, waited, time) = (guard.token().get(), guard.waited(), guard.held());
     let loss = give_back(guard, &mut signals, console).await;
     lock::leave(session).await;
+    keeper.into_iter().for_each(Keeper::see_off);
     let Ending {
         change,
         loss: earlier,
@@ -229,14 +234,11 @@ async fn with_lock(
     argv: &[OsString],
     held: &Held,
     notice: Duration,
-    session: &Session,
+    keeper: &mut Option<Keeper>,
     guard: &Guard,
     signals: &mut Signals,
     console: Console,
 ) -> Result<Ending, Failure> {
-    // Without a keeper the command still dies with us, only its children may not.
-    let alone = |error| console.detail(&format!("no keeper for the command's children: {error}"));
-    let mut keeper = Keeper::start(session).map_err(alone).ok();
     let terminal = Terminal::open();
     let gets_terminal = terminal
         .as_ref()
@@ -251,10 +253,11 @@ async fn with_lock(
             });
         }
     }
-    if let Some(keeper) = &mut keeper
-        && let Err(error) = keeper.keep(child.group)
+    if let Some(told) = keeper.as_mut().map(|keeper| keeper.keep(child.group))
+        && told.is_err()
     {
-        alone(error);
+        *keeper = None;
+        console.detail("the keeper of the command's children is gone");
     }
     // If the lock is lost already, the command is killed before its first step.
     if guard.check().is_ok() || args.on_lost == OnLost::Ignore {
@@ -270,11 +273,7 @@ async fn with_lock(
         max_hold: args.claim.max_hold,
         console,
     };
-    let ending = supervision.run().await;
-    if let Some(keeper) = keeper {
-        keeper.dismiss();
-    }
-    Ok(ending)
+    Ok(supervision.run().await)
 }
 
 /// Gives the lock back. If it turns out that we had lost it, that is what is
