@@ -117,6 +117,10 @@ impl Store {
         T: Send + 'static,
         W: Fn(&Self, &Connection) -> Result<T, Fault> + Send + 'static,
     {
+        // Work done in line never waits, so a loop of it would let no other task
+        // of its thread run, not even the one that renews. Before the work: a
+        // caller that gives up here has asked for nothing.
+        tokio::task::consume_budget().await;
         let outcome = match self.attempt(&work) {
             Err(Fault::Busy) => self.insist(work).await,
             outcome => outcome,

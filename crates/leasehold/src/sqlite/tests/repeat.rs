@@ -65,6 +65,19 @@ async fn an_enqueue_that_nobody_waited_for_can_be_withdrawn() {
     assert_eq!(queue.claims.len(), 1);
 }
 
+#[tokio::test]
+async fn a_loop_that_never_has_to_wait_lets_other_tasks_run() {
+    let bench = Bench::new();
+    let party = bench.party().await;
+    let other = tokio::spawn(async {});
+    for _ in 0..1000 {
+        let ticket = party.ticket("a");
+        party.lock(&ticket).await.unwrap();
+        party.release(&ticket).await;
+    }
+    assert!(other.is_finished(), "it never had its turn");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tasks_and_engines_exclude_each_other() {
     let bench = Bench::new();
