@@ -1,7 +1,13 @@
 //! Sessions that end without a word: expired, killed, taken over.
 
+use super::super::{inbox, live};
 use super::*;
 use crate::engine::{Inspect, Renewal};
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap()
+}
 
 #[tokio::test]
 async fn an_expired_session_is_taken_over_and_never_renewed_again() {
@@ -131,6 +137,64 @@ async fn what_dead_sessions_leave_is_swept_by_the_next() {
     assert!(party.engine.names("").await.unwrap().is_empty());
     party.engine.close(&party.lease).await.unwrap();
     assert_eq!(std::fs::read_dir(&sessions).unwrap().count(), 0);
+}
+
+/// Each newcomer sweeps while the others are making their files.
+#[test]
+fn sessions_that_start_together_leave_each_others_files_alone() {
+    let bench = Bench::new();
+    let start = |path: PathBuf| async move {
+        let engine = connect(&path).await.unwrap();
+        for _ in 0..20 {
+            let lease = engine.open(&Owner::new("test"), TTL).await.unwrap();
+            let sessions = &engine.store().file.sessions;
+            assert!(live::live_path(sessions, lease.id).exists());
+            assert!(inbox::inbox_path(sessions, lease.id).exists());
+            engine.close(&lease).await.unwrap();
+        }
+    };
+    let threads: Vec<_> = std::iter::repeat_with(|| bench.path())
+        .take(8)
+        .map(|path| std::thread::spawn(move || runtime().block_on(start(path))))
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_that_was_never_locked_is_swept_when_it_is_old() {
+    let bench = Bench::new();
+    let party = bench.party().await;
+    let file = &party.engine.store().file;
+    let unborn = live::unborn_path(&file.sessions, crate::engine::LeaseId(7));
+    file.make_pipe(&unborn).unwrap();
+    bench.party().await;
+    assert!(unborn.exists(), "somebody may be about to lock it");
+    let later = crate::clock::wall_time() + Duration::from_secs(3600);
+    live::remove_unborn(&file.sessions, crate::engine::LeaseId(7), later);
+    assert!(!unborn.exists());
+}
+
+#[tokio::test]
+async fn many_dead_sessions_are_swept_a_few_at_a_time() {
+    let bench = Bench::new();
+    let mut dead = Vec::new();
+    for number in 0..70 {
+        let party = bench.party().await;
+        let ticket = party.ticket(&number.to_string());
+        party.lock(&ticket).await.unwrap();
+        dead.push(party);
+    }
+    drop(dead);
+    let sessions = bench.path().with_file_name("locks.db.d");
+    let count = || std::fs::read_dir(&sessions).unwrap().count();
+    let first = bench.party().await;
+    assert!(count() > 2, "those who come next do the rest");
+    let second = bench.party().await;
+    assert_eq!(count(), 4);
+    first.lock(&first.ticket("0")).await.unwrap();
+    second.lock(&second.ticket("69")).await.unwrap();
 }
 
 #[tokio::test]
