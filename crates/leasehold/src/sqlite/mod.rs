@@ -144,10 +144,8 @@ impl Engine for SqliteEngine {
         let store = self.store();
         let lease = *lease;
         if !store.is_in_place() {
-            // Others may already lock on a new file. Letting go of our pipe
-            // lets them know that nobody is left on the old one.
-            queue::remove_files(&store, lease.id);
-            store.ours.drop_lease(lease.id);
+            // Our pipe keeps others from a new file until `close`, when all who
+            // hold by this lease know that it is lost.
             return Ok(Renewal::LeaseGone);
         }
         let renewal = store
@@ -166,6 +164,13 @@ impl Engine for SqliteEngine {
     async fn close(&self, lease: &Lease) -> Result<()> {
         let store = self.store();
         let id = lease.id;
+        if !store.is_in_place() {
+            // What is in the old file matters to nobody, and it may take no
+            // writes. Letting go of our pipe makes way for a new one.
+            queue::remove_files(&store, id);
+            store.ours.drop_lease(id);
+            return Ok(());
+        }
         store
             .run(
                 Doing("close the session", None),

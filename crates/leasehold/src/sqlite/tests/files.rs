@@ -142,6 +142,11 @@ async fn a_deleted_store_is_noticed_and_a_new_one_waits_for_that() {
     let renewal = party.engine.renew(&party.lease).await.unwrap();
     assert_eq!(renewal, crate::engine::Renewal::LeaseGone);
 
+    // Those who hold by the lease hear of it between the two.
+    let error = connect(&bench.path()).await.unwrap_err();
+    assert!(error.why().contains("still alive"), "{error}");
+    party.engine.close(&party.lease).await.unwrap();
+
     let newcomer = bench.party().await;
     let second = newcomer.lock(&newcomer.ticket("a")).await.unwrap();
     assert!(second > first);
