@@ -170,6 +170,11 @@ pub(super) fn withdraw(
 ) -> Result<Withdrawn, Fault> {
     let name = claim.name.as_str();
     let ticket = claim.id.0.to_be_bytes();
+    if breaker.is_none() {
+        // Here, where the connection is ours: an enqueue that was given up may
+        // have been under way until now, and cannot be any more.
+        store.ours.waits_no_more(claim.id);
+    }
     let write = store.begin(connection)?;
     let mut change = Change::new(store, &write, clock::boot_time());
     if breaker.is_none() && change.walk(name, &[], Some(claim.id), Look::AtNew)? {

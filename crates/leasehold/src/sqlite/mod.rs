@@ -233,10 +233,7 @@ impl Engine for SqliteEngine {
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
         let store = self.store();
         let breaker = match cause {
-            Cause::Ours => {
-                store.ours.waits_no_more(claim.id);
-                None
-            }
+            Cause::Ours => None,
             Cause::Evicted { by, reason } => Some(Breaker {
                 by: by.to_owned(),
                 reason: reason.to_owned(),
