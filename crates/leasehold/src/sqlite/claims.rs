@@ -91,8 +91,18 @@ pub(super) struct Sight {
 
 /// Looks without writing. A claim that is dead but still there counts, so the
 /// answer "held" never rests on ignoring one.
-pub(super) fn look(connection: &Connection, ticket: &Ticket, place: u64) -> Result<Sight, Fault> {
+pub(super) fn look(
+    connection: &Connection,
+    ticket: &Ticket,
+    place: u64,
+    watch: Watch,
+) -> Result<Sight, Fault> {
     let now = clock::boot_time();
+    if let Watch::One(order) = watch
+        && let Some(sight) = look_at(connection, ticket, place, order, now)?
+    {
+        return Ok(sight);
+    }
     let rows = queue::read(connection, ticket.claim.name.as_str(), place)?;
     let Some(mine) = position(&rows, ticket).filter(|&mine| !rows[mine].has_ended(now)) else {
         return Ok(Sight {
@@ -127,6 +137,38 @@ pub(super) fn look(connection: &Connection, ticket: &Ticket, place: u64) -> Resu
         blockers,
         now,
     })
+}
+
+/// Looks only at the claim and the one it watches: while both stand, the others
+/// do not matter. So many who wait do not all read the whole queue each time.
+fn look_at(
+    connection: &Connection,
+    ticket: &Ticket,
+    place: u64,
+    watched: u64,
+    now: Moment,
+) -> Result<Option<Sight>, Fault> {
+    let mut select = connection.prepare_cached(include_str!("sql/watched.sql"))?;
+    let places = (
+        ticket.claim.name.as_str(),
+        watched.cast_signed(),
+        place.cast_signed(),
+    );
+    let rows: Vec<(Row, u32)> = select
+        .query_map(places, |row| Ok((Row::read(row)?, row.get(6)?)))?
+        .collect::<Result<_, _>>()?;
+    let [(blocker, _), (mine, ahead)] = rows[..] else {
+        return Ok(None);
+    };
+    if mine.ticket != ticket.claim.id || mine.has_ended(now) {
+        return Ok(None);
+    }
+    let watch = Watch::One(watched);
+    Ok(Some(Sight {
+        standing: Standing::Waiting { watch, ahead },
+        blockers: vec![(blocker.session, blocker.expires)],
+        now,
+    }))
 }
 
 /// Removes what is dead before the claim, the suspects too if their process is

@@ -226,8 +226,8 @@ impl Engine for SqliteEngine {
             .await
     }
 
-    async fn wait(&self, ticket: &Ticket, _watch: Watch) -> Result<Standing> {
-        waiting::wait(&self.store(), ticket).await
+    async fn wait(&self, ticket: &Ticket, watch: Watch) -> Result<Standing> {
+        waiting::wait(&self.store(), ticket, watch).await
     }
 
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {

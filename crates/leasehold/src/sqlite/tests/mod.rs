@@ -100,11 +100,11 @@ impl Party {
             }
         };
         let waiting = async {
+            let mut known = crate::rule::Watch::Any;
             loop {
-                let watch = crate::rule::Watch::Any;
-                let standing = self.engine.wait(ticket, watch).await.unwrap();
-                if !matches!(standing, Standing::Waiting { .. }) {
-                    return standing;
+                match self.engine.wait(ticket, known).await.unwrap() {
+                    Standing::Waiting { watch, .. } => known = watch,
+                    standing => return standing,
                 }
             }
         };
