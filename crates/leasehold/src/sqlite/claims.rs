@@ -31,8 +31,10 @@ pub(super) fn enqueue(
         return Ok(Standing::Gone);
     };
     let mut rows = queue::read(connection, name, END)?;
-    if !rows.is_empty() {
-        change.settle(name, &rows, |row| row.capacity != ticket.capacity)?;
+    let is_other = |row: &Row| row.capacity != ticket.capacity;
+    // Whoever fits beside all that are there need not ask which of them live.
+    if !fits(ticket, &rows) || rows.iter().any(is_other) {
+        change.settle(name, &rows, is_other)?;
         if change.has_buried {
             rows = queue::read(connection, name, END)?;
         }

@@ -98,6 +98,25 @@ async fn killed_waiters_hold_up_nobody() {
     token(standing);
 }
 
+/// Many readers come and go; that each asks after all others would be slow.
+#[tokio::test]
+async fn one_who_fits_beside_the_dead_leaves_them_to_whoever_does_not() {
+    let bench = Bench::new();
+    let dead = bench.party().await;
+    dead.lock(&dead.ticket_for("a", 1, 3)).await.unwrap();
+    let party = bench.party().await;
+    drop(dead);
+    let raw = rusqlite::Connection::open(bench.path()).unwrap();
+    let count = || {
+        let sql = "select count(*) from claim where name = 'a'";
+        raw.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    party.lock(&party.ticket_for("a", 1, 3)).await.unwrap();
+    assert_eq!(count(), 2);
+    party.lock(&party.ticket_for("a", 2, 3)).await.unwrap();
+    assert_eq!(count(), 2, "the dead one was in the way");
+}
+
 #[tokio::test]
 async fn a_copy_of_the_lifeline_keeps_a_killed_session_alive() {
     let bench = Bench::new();
