@@ -23,6 +23,9 @@ use crate::error::ErrorKind;
 /// How many seconds a pipe may go without its lock while it is made.
 const LONGEST_BIRTH: u64 = 60;
 
+/// How many sessions are watched at once: descriptors are few.
+const WATCHED_AT_ONCE: usize = 64;
+
 /// What the pipe says about a session's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Liveness {
@@ -147,14 +150,17 @@ impl Watched {
 pub(super) struct Watchlist(Mutex<HashMap<LeaseId, Weak<Watched>>>);
 
 impl Watchlist {
-    /// `None` if the session's pipe cannot be opened; the lease's end and the
-    /// poll are left then.
+    /// `None` if the session's pipe cannot be opened or too many are; the lease's
+    /// end and the poll are left then.
     pub(super) fn watch(&self, sessions: &Path, lease: LeaseId) -> Option<Arc<Watched>> {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipe) = watched.get(&lease).and_then(Weak::upgrade) {
             return Some(pipe);
         }
         watched.retain(|_, pipe| pipe.strong_count() > 0);
+        if watched.len() >= WATCHED_AT_ONCE {
+            return None;
+        }
         let pipe = open_to_watch(&live_path(sessions, lease)).ok()?;
         let pipe = Arc::new(Watched(pipe::Receiver::from_owned_fd(pipe).ok()?));
         watched.insert(lease, Arc::downgrade(&pipe));

@@ -118,6 +118,34 @@ async fn one_who_fits_beside_the_dead_leaves_them_to_whoever_does_not() {
 }
 
 #[tokio::test]
+async fn however_many_are_in_the_way_few_descriptors_are_open_and_none_is_missed() {
+    let bench = Bench::new();
+    let mut holders = Vec::new();
+    for _ in 0..80 {
+        let holder = bench.party().await;
+        holder.lock(&holder.ticket_for("a", 1, 80)).await.unwrap();
+        holders.push(holder);
+    }
+    let next = bench.party().await;
+    let waiting = next.ticket_for("a", 1, 80);
+    assert_eq!(next.lock(&waiting).await, None);
+    let store = next.engine.store();
+    let killing = async {
+        while store.watchlist.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(store.watchlist.count() < 80);
+        // They are watched in this order, so the last one is not.
+        holders.sort_unstable_by_key(|holder| holder.lease.id);
+        holders.pop();
+        crate::clock::boot_time()
+    };
+    let (standing, killed) = tokio::join!(next.wait(&waiting), killing);
+    token(standing);
+    assert!(crate::clock::boot_time().since(killed) < Duration::from_secs(1));
+}
+
+#[tokio::test]
 async fn a_copy_of_the_lifeline_keeps_a_killed_session_alive() {
     let bench = Bench::new();
     let (holder, next) = (bench.party().await, bench.party().await);
