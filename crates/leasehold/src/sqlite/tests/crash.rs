@@ -277,7 +277,7 @@ async fn child_holds_until_it_is_killed() {
 
 #[tokio::test]
 async fn a_holder_in_another_process_killed_by_a_signal_is_replaced_at_once() {
-    let bench = Bench::new();
+    let bench = Bench::alone();
     let next = bench.party().await;
     let this = "sqlite::tests::crash::child_holds_until_it_is_killed";
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
