@@ -8,7 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Uid,
+};
 use rustix::io::Errno;
 
 use super::fault::Fault;
@@ -55,6 +57,7 @@ impl StoreFile {
         if make(&path, FileType::RegularFile, Mode::RUSR | Mode::WUSR)? {
             sync_folder(&folder)?;
         }
+        refuse_second_name(&path)?;
         let mut sessions = path.clone().into_os_string();
         sessions.push(".d");
         let file = Self {
@@ -179,6 +182,27 @@ fn refuse_network(folder: &Path) -> Result<(), Fault> {
              use another path or a network store"
         ),
     ))
+}
+
+/// A file that can be come by in another folder or under another name has
+/// another log there, and whoever comes that way sees none of our locks.
+fn refuse_second_name(path: &Path) -> Result<(), Fault> {
+    let wanted = StatxFlags::NLINK;
+    let stat = match rustix::fs::statx(CWD, path, AtFlags::empty(), wanted) {
+        Ok(stat) => stat,
+        // A sandbox may forbid the call.
+        Err(Errno::NOSYS | Errno::PERM) => return Ok(()),
+        Err(errno) => return Err(Fault::system(path.display(), errno)),
+    };
+    let why = if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        "the file is mounted by itself, without SQLite's files beside it: mount its folder"
+    } else if stat.stx_nlink > 1 {
+        "the file has another name (a hard link), where SQLite would keep another log: \
+         remove one of them"
+    } else {
+        return Ok(());
+    };
+    Err(Fault::new(ErrorKind::Config, why))
 }
 
 fn make_folders(folder: &Path) -> Result<(), Fault> {

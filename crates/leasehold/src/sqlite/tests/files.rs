@@ -182,3 +182,17 @@ async fn a_store_is_the_same_by_whatever_link_one_comes() {
     assert!(one.lock(&one.ticket("a")).await.is_some());
     assert_eq!(two.lock(&two.ticket("a")).await, None);
 }
+
+/// SQLite would keep a log for each name, and both would grant.
+#[tokio::test]
+async fn a_file_with_a_second_name_is_refused() {
+    let bench = Bench::new();
+    let _party = bench.party().await;
+    let link = bench.0.path().join("link.db");
+    std::fs::hard_link(bench.path(), &link).unwrap();
+    let error = refusal(&link).await;
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.why().contains("hard link"), "{error}");
+    std::fs::remove_file(link).unwrap();
+    connect(&bench.path()).await.unwrap();
+}
