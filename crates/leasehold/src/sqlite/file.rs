@@ -70,11 +70,13 @@ impl StoreFile {
 
     /// Which file has the store's name now.
     pub(super) fn identity(&self) -> Result<Identity, Errno> {
-        let stat = rustix::fs::stat(&self.path)?;
-        Ok(Identity {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        })
+        identity(&self.path)
+    }
+
+    /// Which file has the name of the log's index now. SQLite keeps the one it
+    /// opened for as long as anybody uses the database.
+    pub(super) fn index_identity(&self) -> Result<Identity, Errno> {
+        identity(&self.beside("-shm"))
     }
 
     /// A handle to the file that only asks about it: it can neither be read nor
@@ -99,9 +101,13 @@ impl StoreFile {
 
     /// The name of SQLite's log.
     pub(super) fn log(&self) -> PathBuf {
-        let mut log = self.path.clone().into_os_string();
-        log.push("-wal");
-        log.into()
+        self.beside("-wal")
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(suffix);
+        path.into()
     }
 
     pub(super) fn make_sessions_folder(&self) -> Result<(), Fault> {
@@ -134,6 +140,14 @@ impl StoreFile {
         }
         rustix::fs::chmod(path, mode).map_err(|errno| Fault::system(path.display(), errno))
     }
+}
+
+fn identity(path: &Path) -> Result<Identity, Errno> {
+    let stat = rustix::fs::stat(path)?;
+    Ok(Identity {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+    })
 }
 
 /// The name of the file system, and whether its locks hold on this machine.

@@ -88,6 +88,12 @@ impl SqliteEngine {
         if store.is_in_place() {
             return Ok(store);
         }
+        if store.has_lost_its_log() {
+            let why = "somebody removed SQLite's -wal and -shm files while they were in use: \
+                       restart all programs that use the store";
+            let error = Error::new(ErrorKind::Unavailable, "use the store", why);
+            return Err(error.on(store.label()));
+        }
         let boot = Some(store.boot.clone());
         let anew = Arc::new(open_store(self.config.path.clone(), boot).await?);
         let mut current = lock(&self.store);

@@ -196,3 +196,22 @@ async fn a_file_with_a_second_name_is_refused() {
     std::fs::remove_file(link).unwrap();
     connect(&bench.path()).await.unwrap();
 }
+
+/// Other processes make new ones and see nothing of what we write to the old.
+#[tokio::test]
+async fn a_log_removed_while_it_is_in_use_is_noticed() {
+    let bench = Bench::new();
+    let party = bench.party().await;
+    party.lock(&party.ticket("a")).await.unwrap();
+    for suffix in ["-wal", "-shm"] {
+        let name = format!("locks.db{suffix}");
+        std::fs::remove_file(bench.path().with_file_name(name)).unwrap();
+    }
+    let renewal = party.engine.renew(&party.lease).await.unwrap();
+    assert_eq!(renewal, crate::engine::Renewal::LeaseGone);
+    party.engine.close(&party.lease).await.unwrap();
+    let again = party.engine.open(&Owner::new("test"), TTL).await;
+    let error = again.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.why().contains("restart"), "{error}");
+}
