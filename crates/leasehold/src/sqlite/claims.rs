@@ -124,8 +124,12 @@ pub(super) fn look(
     };
     let blocking = match (standing, blocking) {
         (Standing::Waiting { .. }, Some(one)) => &before[one..=one],
-        // Nobody passes the first to wait, so it and those who hold are all.
-        (Standing::Waiting { .. }, None) => &before[..before.len().min(holders(&rows) + 1)],
+        // Nobody passes the first to wait. It watches those who hold, the others
+        // watch it.
+        (Standing::Waiting { .. }, None) => {
+            let first = holders(&rows);
+            before.get(first..=first).unwrap_or(before)
+        }
         _ => &[],
     };
     let mut blockers: Vec<_> = blocking

@@ -145,6 +145,31 @@ async fn however_many_are_in_the_way_few_descriptors_are_open_and_none_is_missed
     assert!(crate::clock::boot_time().since(killed) < Duration::from_secs(1));
 }
 
+/// It watches only the first to wait, who is gone too.
+#[tokio::test]
+async fn the_second_to_wait_for_a_semaphore_finds_all_before_it_dead() {
+    let bench = Bench::new();
+    let mut dead = Vec::new();
+    for _ in 0..3 {
+        let party = bench.party().await;
+        party.lock(&party.ticket_for("a", 1, 2)).await;
+        dead.push(party);
+    }
+    let next = bench.party().await;
+    let waiting = next.ticket_for("a", 1, 2);
+    assert_eq!(next.lock(&waiting).await, None);
+    let store = next.engine.store();
+    let killing = async {
+        while store.watchlist.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(store.watchlist.count(), 1);
+        dead.clear();
+    };
+    let (standing, ()) = tokio::join!(next.wait(&waiting), killing);
+    token(standing);
+}
+
 #[tokio::test]
 async fn a_copy_of_the_lifeline_keeps_a_killed_session_alive() {
     let bench = Bench::new();
