@@ -28,8 +28,26 @@ pub(crate) async fn held(setting: &Setting, report: &mut Report) -> Result<()> {
     };
     #[expect(clippy::cast_precision_loss, reason = "a count of locks")]
     let still_held = record.still_held as f64;
-    report.figure(part, "still held", still_held, "locks", Goal::AtLeast(10_000.0));
-    report.figure(part, "renewal, at ttl 3 s", record.core_percent, "% of core", Goal::AtMost(2.0));
-    report.figure(part, "resident memory per lock", record.bytes_per_lock, "bytes", Goal::AtMost(1024.0));
+    report.figure(
+        part,
+        "still held",
+        still_held,
+        "locks",
+        Goal::AtLeast(10_000.0),
+    );
+    report.figure(
+        part,
+        "renewal, at ttl 3 s",
+        record.core_percent,
+        "% of core",
+        Goal::AtMost(2.0),
+    );
+    report.figure(
+        part,
+        "resident memory per lock",
+        record.bytes_per_lock,
+        "bytes",
+        Goal::AtMost(1024.0),
+    );
     Ok(())
 }

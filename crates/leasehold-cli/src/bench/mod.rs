@@ -43,12 +43,19 @@ pub(crate) struct Setting {
 pub(crate) async fn bench(args: &BenchArgs, url: Option<String>, json: bool) -> Result<ExitCode> {
     let scratch = Scratch::new();
     let url = url.unwrap_or_else(|| format!("sqlite:{}", scratch.path("locks.db").display()));
-    let setting = Setting { url, time: args.r#for };
+    let setting = Setting {
+        url,
+        time: args.r#for,
+    };
     if let Some(role) = &args.worker {
         return worker::work(role, &setting).await;
     }
     let mut report = Report::new(json);
-    let wanted = |part: &str| args.only.as_ref().is_none_or(|only| part.contains(only.as_str()));
+    let wanted = |part: &str| {
+        args.only
+            .as_ref()
+            .is_none_or(|only| part.contains(only.as_str()))
+    };
     if wanted("one task") {
         tasks::one_task(&setting, &mut report).await?;
     }
@@ -77,7 +84,9 @@ pub(crate) struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     fn new() -> Self {
-        let scratch = tempfile::Builder::new().prefix("leasehold-bench-").tempdir();
+        let scratch = tempfile::Builder::new()
+            .prefix("leasehold-bench-")
+            .tempdir();
         Self(scratch.expect("there is a temporary directory to write to"))
     }
 

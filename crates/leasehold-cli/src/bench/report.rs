@@ -21,7 +21,10 @@ pub(crate) enum Goal {
 
 impl Report {
     pub(crate) fn new(is_json: bool) -> Self {
-        Self { is_json, lines: Vec::new() }
+        Self {
+            is_json,
+            lines: Vec::new(),
+        }
     }
 
     /// One figure: what, its value with a unit, and the goal.
@@ -33,7 +36,10 @@ impl Report {
         };
         if !self.is_json {
             if self.lines.is_empty() {
-                println!("{:<24} {:<34} {:>12} {:<10} goal", "part", "figure", "value", "unit");
+                println!(
+                    "{:<24} {:<34} {:>12} {:<10} goal",
+                    "part", "figure", "value", "unit"
+                );
             }
             let goal = goal.map_or(String::new(), |goal| format!("{sign} {goal}"));
             let verdict = match is_met {
@@ -69,8 +75,12 @@ fn number(value: f64) -> String {
 pub(crate) fn quantile(samples: &mut [f64], part: f64) -> f64 {
     samples.sort_by(f64::total_cmp);
     let last = samples.len().saturating_sub(1);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss,
-        reason = "a position in a list")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a position in a list"
+    )]
     let at = (last as f64 * part).round() as usize;
     samples.get(at).copied().unwrap_or(f64::NAN)
 }

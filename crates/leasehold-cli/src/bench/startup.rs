@@ -34,14 +34,38 @@ pub(crate) fn startup(setting: &Setting, scratch: &Scratch, report: &mut Report)
         flocks.push(flock);
         more.push(mine - flock);
     }
-    report.figure(part, "leasehold run x -- true, p50", median(&mut ours), "ms", Goal::None);
-    report.figure(part, "flock f true, p50", median(&mut flocks), "ms", Goal::None);
-    report.figure(part, "slower than flock by", median(&mut more), "ms", Goal::AtMost(10.0));
+    report.figure(
+        part,
+        "leasehold run x -- true, p50",
+        median(&mut ours),
+        "ms",
+        Goal::None,
+    );
+    report.figure(
+        part,
+        "flock f true, p50",
+        median(&mut flocks),
+        "ms",
+        Goal::None,
+    );
+    report.figure(
+        part,
+        "slower than flock by",
+        median(&mut more),
+        "ms",
+        Goal::AtMost(10.0),
+    );
     Ok(())
 }
 
 fn milliseconds(command: &mut Command) -> Option<f64> {
     let start = Instant::now();
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status().ok()?;
-    status.success().then(|| start.elapsed().as_secs_f64() * 1e3)
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .ok()?;
+    status
+        .success()
+        .then(|| start.elapsed().as_secs_f64() * 1e3)
 }

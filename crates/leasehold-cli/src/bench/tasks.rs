@@ -37,7 +37,9 @@ pub(crate) async fn one_task(setting: &Setting, report: &mut Report) -> Result<(
     let (mut ours, mut bare, mut ratios) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         let mut raw = timed(slice, async || {
-            floor.cycle("leasehold-bench/one").expect("the floor's database works");
+            floor
+                .cycle("leasehold-bench/one")
+                .expect("the floor's database works");
             Ok(())
         })
         .await?;
@@ -46,10 +48,28 @@ pub(crate) async fn one_task(setting: &Setting, report: &mut Report) -> Result<(
         ours.append(&mut mine);
         bare.append(&mut raw);
     }
-    report.figure(part, "lock + unlock, p50", median(&mut ours), "us", Goal::None);
-    report.figure(part, "lock + unlock, p99", quantile(&mut ours, 0.99), "us", Goal::None);
+    report.figure(
+        part,
+        "lock + unlock, p50",
+        median(&mut ours),
+        "us",
+        Goal::None,
+    );
+    report.figure(
+        part,
+        "lock + unlock, p99",
+        quantile(&mut ours, 0.99),
+        "us",
+        Goal::None,
+    );
     report.figure(part, "raw floor, p50", median(&mut bare), "us", Goal::None);
-    report.figure(part, "speed against the raw floor", median(&mut ratios), "x", Goal::AtLeast(0.7));
+    report.figure(
+        part,
+        "speed against the raw floor",
+        median(&mut ratios),
+        "x",
+        Goal::AtLeast(0.7),
+    );
     session.close().await;
     Ok(())
 }
@@ -59,7 +79,9 @@ pub(crate) async fn many_names(setting: &Setting, report: &mut Report) -> Result
     let scratch = Scratch::new();
     let mut floor = floor(&scratch);
     let session = leasehold::connect(&setting.url).await?;
-    let names: Vec<_> = (0..64).map(|n| format!("leasehold-bench/many/{n}")).collect();
+    let names: Vec<_> = (0..64)
+        .map(|n| format!("leasehold-bench/many/{n}"))
+        .collect();
     let slice = setting.time / ROUNDS / 2;
     let (mut ours, mut bare, mut ratios) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
@@ -77,9 +99,27 @@ pub(crate) async fn many_names(setting: &Setting, report: &mut Report) -> Result
         ours.push(mine);
         bare.push(raw);
     }
-    report.figure(part, "cycles, all tasks", median(&mut ours), "1/s", Goal::None);
-    report.figure(part, "raw floor, one connection", median(&mut bare), "1/s", Goal::None);
-    report.figure(part, "speed against the raw floor", median(&mut ratios), "x", Goal::None);
+    report.figure(
+        part,
+        "cycles, all tasks",
+        median(&mut ours),
+        "1/s",
+        Goal::None,
+    );
+    report.figure(
+        part,
+        "raw floor, one connection",
+        median(&mut bare),
+        "1/s",
+        Goal::None,
+    );
+    report.figure(
+        part,
+        "speed against the raw floor",
+        median(&mut ratios),
+        "x",
+        Goal::None,
+    );
     session.close().await;
     Ok(())
 }
