@@ -84,8 +84,7 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
         Command::Doctor => runtime.block_on(doctor::doctor(common, console)),
         Command::Bench(args) => {
             let url = common.url.clone();
-            runtime.block_on(bench::bench(args, url, common.json))?;
-            Ok(exit::OK)
+            runtime.block_on(bench::bench(args, url, common.json))
         }
         Command::Completions(args) => completions::completions(args),
         Command::Man(args) => man::man(args),

@@ -9,11 +9,10 @@ mod startup;
 mod tasks;
 mod worker;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::exit::{self, Failure};
 use clap::Args;
-use leasehold::Result;
 
 use report::Report;
 
@@ -40,7 +39,11 @@ pub(crate) struct Setting {
 
 /// Measures; `url` is the user's, or `None` for a new file in a temporary
 /// directory.
-pub(crate) async fn bench(args: &BenchArgs, url: Option<String>, json: bool) -> Result<ExitCode> {
+pub(crate) async fn bench(
+    args: &BenchArgs,
+    url: Option<String>,
+    json: bool,
+) -> Result<u8, Failure> {
     let scratch = Scratch::new();
     let url = url.unwrap_or_else(|| format!("sqlite:{}", scratch.path("locks.db").display()));
     let setting = Setting {
@@ -74,8 +77,8 @@ pub(crate) async fn bench(args: &BenchArgs, url: Option<String>, json: bool) -> 
     if wanted("run") {
         startup::startup(&setting, &scratch, &mut report)?;
     }
-    report.finish();
-    Ok(ExitCode::SUCCESS)
+    report.finish()?;
+    Ok(exit::OK)
 }
 
 /// A temporary directory that goes with the benchmark.

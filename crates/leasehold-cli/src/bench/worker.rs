@@ -1,11 +1,11 @@
 //! A process among those that are measured: `leasehold bench --worker ROLE`.
 //! It prints one JSON line and ends.
 
-use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use leasehold::Result;
+use crate::exit::{self, Failure};
+use crate::print;
 use serde::{Deserialize, Serialize};
 
 use super::Setting;
@@ -52,14 +52,14 @@ pub(crate) struct HeldRecord {
     pub(crate) still_held: usize,
 }
 
-pub(crate) async fn work(role: &Role, setting: &Setting) -> Result<ExitCode> {
+pub(crate) async fn work(role: &Role, setting: &Setting) -> Result<u8, Failure> {
     match *role {
         Role::Contend { hold_micros } => {
-            contend(setting, Duration::from_micros(hold_micros)).await?
+            contend(setting, Duration::from_micros(hold_micros)).await?;
         }
         Role::Held { locks } => held(setting, locks).await?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::OK)
 }
 
 /// Microseconds on a clock that all processes of the machine share.
@@ -73,7 +73,7 @@ fn now() -> f64 {
     micros
 }
 
-async fn contend(setting: &Setting, hold: Duration) -> Result<()> {
+async fn contend(setting: &Setting, hold: Duration) -> Result<(), Failure> {
     let session = leasehold::connect(&setting.url).await?;
     let mutex = session.mutex("leasehold-bench/contended");
     let mut records = Vec::new();
@@ -94,11 +94,11 @@ async fn contend(setting: &Setting, hold: Duration) -> Result<()> {
         records.push(HoldRecord { token, got, gave });
     }
     session.close().await;
-    println!("{}", serde_json::to_string(&records).unwrap_or_default());
+    print::json_line(&records)?;
     Ok(())
 }
 
-async fn held(setting: &Setting, locks: usize) -> Result<()> {
+async fn held(setting: &Setting, locks: usize) -> Result<(), Failure> {
     let separator = if setting.url.contains('?') { '&' } else { '?' };
     // Three renewals a second, three times as often as with the default ttl.
     let session = leasehold::connect(&format!("{}{separator}ttl=3s", setting.url)).await?;
@@ -129,7 +129,7 @@ async fn held(setting: &Setting, locks: usize) -> Result<()> {
         bytes_per_lock: after.saturating_sub(before) as f64 / locks as f64,
         still_held: guards.iter().filter(|guard| guard.check().is_ok()).count(),
     };
-    println!("{}", serde_json::to_string(&record).unwrap_or_default());
+    print::json_line(&record)?;
     drop(guards);
     session.close().await;
     Ok(())

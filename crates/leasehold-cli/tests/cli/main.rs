@@ -6,6 +6,7 @@
 mod bad_input;
 mod child;
 mod codes;
+mod disk;
 mod hold;
 mod look;
 mod loss;

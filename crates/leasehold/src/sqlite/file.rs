@@ -52,6 +52,13 @@ impl StoreFile {
                 "the path is a folder; name a file in it",
             ));
         }
+        // A device or a pipe would take what is written and keep nothing.
+        if path.exists() && !path.is_file() {
+            return Err(Fault::new(
+                ErrorKind::Config,
+                "the path is not a regular file; name another",
+            ));
+        }
         let folder = path.parent().unwrap_or(&path).to_owned();
         refuse_network(&folder)?;
         if make(&path, FileType::RegularFile, Mode::RUSR | Mode::WUSR)? {

@@ -41,6 +41,17 @@ async fn session_files_follow_the_mode_of_the_database() {
 }
 
 #[tokio::test]
+async fn a_device_is_refused_and_nothing_is_left_beside_it() {
+    let bench = Bench::new();
+    let path = bench.path();
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    let error = refusal(&path).await;
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(error.why(), "the path is not a regular file; name another");
+    assert!(!Path::new("/dev/null.d").exists());
+}
+
+#[tokio::test]
 async fn a_folder_is_refused() {
     let bench = Bench::new();
     let error = refusal(bench.0.path()).await;
