@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::engine::{Cause, ClaimRef, Engine, Finding, Promises, Queue, Withdrawn};
+use crate::engine::{Cause, ClaimRef, Engine, Finding, Promises, Queue, TicketId, Withdrawn};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -80,15 +80,32 @@ impl Inspector {
         let name = Name::new(name)?;
         let mut evicted = 0;
         for holder in self.engine.queue(&name).await?.holders() {
-            let claim = ClaimRef {
-                name: name.clone(),
-                id: holder.id,
-            };
-            let cause = Cause::Evicted { by, reason };
-            if self.engine.withdraw(&claim, cause).await? == Withdrawn::Removed {
+            if self.evict_claim(&name, holder.id, by, reason).await? {
                 evicted += 1;
             }
         }
         Ok(evicted)
+    }
+
+    /// Evicts one claim and says whether it was still there.
+    ///
+    /// # Errors
+    /// As for [`evict`](Self::evict).
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the claim evicted or not.
+    pub async fn evict_claim(
+        &self,
+        name: &Name,
+        id: TicketId,
+        by: &str,
+        reason: &str,
+    ) -> Result<bool> {
+        let claim = ClaimRef {
+            name: name.clone(),
+            id,
+        };
+        let cause = Cause::Evicted { by, reason };
+        Ok(self.engine.withdraw(&claim, cause).await? == Withdrawn::Removed)
     }
 }

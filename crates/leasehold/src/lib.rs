@@ -16,6 +16,7 @@
 //! session's lease; a watchdog keeps the lease alive and says *lost* before the
 //! store can give the claim away. A held claim is a [`Guard`].
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 // Public through the crate root only.
 #![allow(clippy::module_name_repetitions)]
 

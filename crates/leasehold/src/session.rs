@@ -164,6 +164,11 @@ impl Session {
         self.anchor.core.settings.ttl
     }
 
+    /// How long before the store our guards count as lost.
+    pub fn margin(&self) -> Duration {
+        self.anchor.core.settings.margin
+    }
+
     /// The store as people look at it: queues, names, findings.
     pub fn inspector(&self) -> Inspector {
         Inspector::new(self.anchor.core.engine.clone())

@@ -61,3 +61,27 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
     }
     assert_eq!(written, table, "run `cargo xtask fix`");
 }
+
+/// Every `subject::case` that a page names is a case of the suite.
+#[test]
+fn the_cases_that_the_guarantees_name_exist() {
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../GUARANTEES.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let known: Vec<_> = leasehold::conformance::cases()
+        .iter()
+        .map(|case| case.name)
+        .collect();
+    let named: Vec<_> = page
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|code| code.contains("::") && code.len() > code.find("::").unwrap() + 2)
+        .collect();
+    assert!(named.len() > 40, "the page names its tests");
+    for case in named {
+        assert!(
+            known.contains(&case),
+            "GUARANTEES.md names {case}, which is no case"
+        );
+    }
+}

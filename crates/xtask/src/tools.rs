@@ -20,6 +20,12 @@ pub(crate) struct Tool {
 pub(crate) const TOOLS: &[Tool] = &[
     tool("sqlite3", "sqlite3", "conformance"),
     tool("flock", "util-linux", "cli"),
+    tool("setsid", "util-linux", "cli"),
+    tool(
+        "/usr/lib/*/faketime/libfaketime.so.1",
+        "libfaketime",
+        "conformance",
+    ),
 ];
 
 /// The tools of the table that this machine does not have.

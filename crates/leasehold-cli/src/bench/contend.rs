@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use leasehold::Result;
+use crate::exit::Failure;
 
 use super::report::{Goal, Report, quantile};
 use super::worker::HoldRecord;
@@ -11,8 +11,11 @@ use super::{Setting, startup::ourselves};
 
 const PROCESSES: usize = 8;
 
-pub(crate) async fn processes(setting: &Setting, report: &mut Report) -> Result<()> {
-    for (part, hold_micros) in [("8 processes, one name", 0), ("8 processes, 2 ms hold", 2000)] {
+pub(crate) async fn processes(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
+    for (part, hold_micros) in [
+        ("8 processes, one name", 0),
+        ("8 processes, 2 ms hold", 2000),
+    ] {
         let mut holds = contend(setting, hold_micros);
         let grants: Vec<_> = holds.iter().map(Vec::len).collect();
         let (least, most) = (grants.iter().min(), grants.iter().max());
@@ -23,7 +26,10 @@ pub(crate) async fn processes(setting: &Setting, report: &mut Report) -> Result<
         };
         let mut all: Vec<HoldRecord> = holds.drain(..).flatten().collect();
         all.sort_by_key(|hold| hold.token);
-        let overlaps = all.windows(2).filter(|pair| pair[1].got < pair[0].gave).count();
+        let overlaps = all
+            .windows(2)
+            .filter(|pair| pair[1].got < pair[0].gave)
+            .count();
         let mut gaps: Vec<f64> = all
             .windows(2)
             .map(|pair| pair[1].got - pair[0].gave)
@@ -31,12 +37,36 @@ pub(crate) async fn processes(setting: &Setting, report: &mut Report) -> Result<
         let span = all.last().map_or(0.0, |last| last.gave - all[0].got) / 1e6;
         #[expect(clippy::cast_precision_loss, reason = "a count of grants")]
         {
-            report.figure(part, "grants", all.len() as f64 / span, "1/s", Goal::None);
-            report.figure(part, "overlapping holds", overlaps as f64, "", Goal::AtMost(0.0));
+            report.figure(part, "grants", all.len() as f64 / span, "1/s", Goal::None)?;
+            report.figure(
+                part,
+                "overlapping holds",
+                overlaps as f64,
+                "",
+                Goal::AtMost(0.0),
+            )?;
         }
-        report.figure(part, "hand-over, p50", quantile(&mut gaps, 0.5) / 1e3, "ms", Goal::AtMost(2.0));
-        report.figure(part, "hand-over, p99", quantile(&mut gaps, 0.99) / 1e3, "ms", Goal::None);
-        report.figure(part, "min/max grants per process", evenness, "", Goal::AtLeast(0.8));
+        report.figure(
+            part,
+            "hand-over, p50",
+            quantile(&mut gaps, 0.5) / 1e3,
+            "ms",
+            Goal::AtMost(2.0),
+        )?;
+        report.figure(
+            part,
+            "hand-over, p99",
+            quantile(&mut gaps, 0.99) / 1e3,
+            "ms",
+            Goal::None,
+        )?;
+        report.figure(
+            part,
+            "min/max grants per process",
+            evenness,
+            "",
+            Goal::AtLeast(0.8),
+        )?;
     }
     Ok(())
 }

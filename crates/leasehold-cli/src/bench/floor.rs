@@ -24,7 +24,10 @@ impl Floor {
                  expires integer not null
              ) strict, without rowid;",
         )?;
-        Ok(Self { connection, cycles: 0 })
+        Ok(Self {
+            connection,
+            cycles: 0,
+        })
     }
 
     /// Takes the lock and gives it back.

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use leasehold::Result;
+use crate::exit::Failure;
 
 use super::report::{Goal, Report};
 use super::worker::HeldRecord;
@@ -10,7 +10,7 @@ use super::{Setting, startup::ourselves};
 
 const LOCKS: usize = 10_000;
 
-pub(crate) async fn held(setting: &Setting, report: &mut Report) -> Result<()> {
+pub(crate) async fn held(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
     let part = "10000 held locks";
     // A process of its own, so that nobody else's memory is counted.
     let output = Command::new(ourselves())
@@ -23,13 +23,31 @@ pub(crate) async fn held(setting: &Setting, report: &mut Report) -> Result<()> {
         .output()
         .expect("this program can be started");
     let Ok(record) = serde_json::from_slice::<HeldRecord>(&output.stdout) else {
-        report.figure(part, "still held", 0.0, "locks", Goal::AtLeast(10_000.0));
+        report.figure(part, "still held", 0.0, "locks", Goal::AtLeast(10_000.0))?;
         return Ok(());
     };
     #[expect(clippy::cast_precision_loss, reason = "a count of locks")]
     let still_held = record.still_held as f64;
-    report.figure(part, "still held", still_held, "locks", Goal::AtLeast(10_000.0));
-    report.figure(part, "renewal, at ttl 3 s", record.core_percent, "% of core", Goal::AtMost(2.0));
-    report.figure(part, "resident memory per lock", record.bytes_per_lock, "bytes", Goal::AtMost(1024.0));
+    report.figure(
+        part,
+        "still held",
+        still_held,
+        "locks",
+        Goal::AtLeast(10_000.0),
+    )?;
+    report.figure(
+        part,
+        "renewal, at ttl 3 s",
+        record.core_percent,
+        "% of core",
+        Goal::AtMost(2.0),
+    )?;
+    report.figure(
+        part,
+        "resident memory per lock",
+        record.bytes_per_lock,
+        "bytes",
+        Goal::AtMost(1024.0),
+    )?;
     Ok(())
 }

@@ -9,11 +9,10 @@ mod startup;
 mod tasks;
 mod worker;
 
-use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::exit::{self, Failure};
 use clap::Args;
-use leasehold::Result;
 
 use report::Report;
 
@@ -40,15 +39,26 @@ pub(crate) struct Setting {
 
 /// Measures; `url` is the user's, or `None` for a new file in a temporary
 /// directory.
-pub(crate) async fn bench(args: &BenchArgs, url: Option<String>, json: bool) -> Result<ExitCode> {
+pub(crate) async fn bench(
+    args: &BenchArgs,
+    url: Option<String>,
+    json: bool,
+) -> Result<u8, Failure> {
     let scratch = Scratch::new();
     let url = url.unwrap_or_else(|| format!("sqlite:{}", scratch.path("locks.db").display()));
-    let setting = Setting { url, time: args.r#for };
+    let setting = Setting {
+        url,
+        time: args.r#for,
+    };
     if let Some(role) = &args.worker {
         return worker::work(role, &setting).await;
     }
     let mut report = Report::new(json);
-    let wanted = |part: &str| args.only.as_ref().is_none_or(|only| part.contains(only.as_str()));
+    let wanted = |part: &str| {
+        args.only
+            .as_ref()
+            .is_none_or(|only| part.contains(only.as_str()))
+    };
     if wanted("one task") {
         tasks::one_task(&setting, &mut report).await?;
     }
@@ -67,8 +77,8 @@ pub(crate) async fn bench(args: &BenchArgs, url: Option<String>, json: bool) -> 
     if wanted("run") {
         startup::startup(&setting, &scratch, &mut report)?;
     }
-    report.finish();
-    Ok(ExitCode::SUCCESS)
+    report.finish()?;
+    Ok(exit::OK)
 }
 
 /// A temporary directory that goes with the benchmark.
@@ -77,7 +87,9 @@ pub(crate) struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     fn new() -> Self {
-        let scratch = tempfile::Builder::new().prefix("leasehold-bench-").tempdir();
+        let scratch = tempfile::Builder::new()
+            .prefix("leasehold-bench-")
+            .tempdir();
         Self(scratch.expect("there is a temporary directory to write to"))
     }
 

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::exit::Failure;
+use crate::print;
+
 /// Collects the figures and shows each as soon as it is there.
 #[derive(Debug)]
 pub(crate) struct Report {
@@ -21,11 +24,21 @@ pub(crate) enum Goal {
 
 impl Report {
     pub(crate) fn new(is_json: bool) -> Self {
-        Self { is_json, lines: Vec::new() }
+        Self {
+            is_json,
+            lines: Vec::new(),
+        }
     }
 
     /// One figure: what, its value with a unit, and the goal.
-    pub(crate) fn figure(&mut self, part: &str, what: &str, value: f64, unit: &str, goal: Goal) {
+    pub(crate) fn figure(
+        &mut self,
+        part: &str,
+        what: &str,
+        value: f64,
+        unit: &str,
+        goal: Goal,
+    ) -> Result<(), Failure> {
         let (sign, goal, is_met) = match goal {
             Goal::AtLeast(goal) => ("at least", Some(goal), Some(value >= goal)),
             Goal::AtMost(goal) => ("at most", Some(goal), Some(value <= goal)),
@@ -33,7 +46,11 @@ impl Report {
         };
         if !self.is_json {
             if self.lines.is_empty() {
-                println!("{:<24} {:<34} {:>12} {:<10} goal", "part", "figure", "value", "unit");
+                let (part, what, value, unit) = ("part", "figure", "value", "unit");
+                print::text(&format!(
+                    "{part:<24} {what:<34} {value:>12} {unit:<10} goal
+"
+                ))?;
             }
             let goal = goal.map_or(String::new(), |goal| format!("{sign} {goal}"));
             let verdict = match is_met {
@@ -42,18 +59,21 @@ impl Report {
                 None => "",
             };
             let value = number(value);
-            println!("{part:<24} {what:<34} {value:>12} {unit:<10} {goal:<14} {verdict}");
+            let line = format!("{part:<24} {what:<34} {value:>12} {unit:<10} {goal:<14} {verdict}");
+            print::text(&format!("{}\n", line.trim_end()))?;
         }
         self.lines.push(json!({
             "part": part, "figure": what, "value": value, "unit": unit,
             "goal": goal, "goal_is": sign, "met": is_met,
         }));
+        Ok(())
     }
 
-    pub(crate) fn finish(&self) {
+    pub(crate) fn finish(&self) -> Result<(), Failure> {
         if self.is_json {
-            println!("{}", Value::Array(self.lines.clone()));
+            print::json_line(&self.lines)?;
         }
+        Ok(())
     }
 }
 
@@ -69,8 +89,12 @@ fn number(value: f64) -> String {
 pub(crate) fn quantile(samples: &mut [f64], part: f64) -> f64 {
     samples.sort_by(f64::total_cmp);
     let last = samples.len().saturating_sub(1);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss,
-        reason = "a position in a list")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a position in a list"
+    )]
     let at = (last as f64 * part).round() as usize;
     samples.get(at).copied().unwrap_or(f64::NAN)
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Result, Session};
+use leasehold::Session;
+
+use crate::exit::Failure;
 
 use super::floor::Floor;
 use super::report::{Goal, Report, median, micros, quantile};
@@ -16,7 +18,10 @@ fn floor(scratch: &Scratch) -> Floor {
 }
 
 /// Runs the cycle again and again for the time; the time of each.
-async fn timed<F: AsyncFnMut() -> Result<()>>(time: Duration, mut cycle: F) -> Result<Vec<f64>> {
+async fn timed<F: AsyncFnMut() -> leasehold::Result<()>>(
+    time: Duration,
+    mut cycle: F,
+) -> Result<Vec<f64>, Failure> {
     let start = Instant::now();
     let mut samples = Vec::new();
     while start.elapsed() < time {
@@ -27,7 +32,7 @@ async fn timed<F: AsyncFnMut() -> Result<()>>(time: Duration, mut cycle: F) -> R
     Ok(samples)
 }
 
-pub(crate) async fn one_task(setting: &Setting, report: &mut Report) -> Result<()> {
+pub(crate) async fn one_task(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
     let part = "one task";
     let scratch = Scratch::new();
     let mut floor = floor(&scratch);
@@ -37,7 +42,9 @@ pub(crate) async fn one_task(setting: &Setting, report: &mut Report) -> Result<(
     let (mut ours, mut bare, mut ratios) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
         let mut raw = timed(slice, async || {
-            floor.cycle("leasehold-bench/one").expect("the floor's database works");
+            floor
+                .cycle("leasehold-bench/one")
+                .expect("the floor's database works");
             Ok(())
         })
         .await?;
@@ -46,20 +53,40 @@ pub(crate) async fn one_task(setting: &Setting, report: &mut Report) -> Result<(
         ours.append(&mut mine);
         bare.append(&mut raw);
     }
-    report.figure(part, "lock + unlock, p50", median(&mut ours), "us", Goal::None);
-    report.figure(part, "lock + unlock, p99", quantile(&mut ours, 0.99), "us", Goal::None);
-    report.figure(part, "raw floor, p50", median(&mut bare), "us", Goal::None);
-    report.figure(part, "speed against the raw floor", median(&mut ratios), "x", Goal::AtLeast(0.7));
+    report.figure(
+        part,
+        "lock + unlock, p50",
+        median(&mut ours),
+        "us",
+        Goal::None,
+    )?;
+    report.figure(
+        part,
+        "lock + unlock, p99",
+        quantile(&mut ours, 0.99),
+        "us",
+        Goal::None,
+    )?;
+    report.figure(part, "raw floor, p50", median(&mut bare), "us", Goal::None)?;
+    report.figure(
+        part,
+        "speed against the raw floor",
+        median(&mut ratios),
+        "x",
+        Goal::AtLeast(0.7),
+    )?;
     session.close().await;
     Ok(())
 }
 
-pub(crate) async fn many_names(setting: &Setting, report: &mut Report) -> Result<()> {
+pub(crate) async fn many_names(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
     let part = "64 tasks, 64 names";
     let scratch = Scratch::new();
     let mut floor = floor(&scratch);
     let session = leasehold::connect(&setting.url).await?;
-    let names: Vec<_> = (0..64).map(|n| format!("leasehold-bench/many/{n}")).collect();
+    let names: Vec<_> = (0..64)
+        .map(|n| format!("leasehold-bench/many/{n}"))
+        .collect();
     let slice = setting.time / ROUNDS / 2;
     let (mut ours, mut bare, mut ratios) = (vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
@@ -77,25 +104,47 @@ pub(crate) async fn many_names(setting: &Setting, report: &mut Report) -> Result
         ours.push(mine);
         bare.push(raw);
     }
-    report.figure(part, "cycles, all tasks", median(&mut ours), "1/s", Goal::None);
-    report.figure(part, "raw floor, one connection", median(&mut bare), "1/s", Goal::None);
-    report.figure(part, "speed against the raw floor", median(&mut ratios), "x", Goal::None);
+    report.figure(
+        part,
+        "cycles, all tasks",
+        median(&mut ours),
+        "1/s",
+        Goal::None,
+    )?;
+    report.figure(
+        part,
+        "raw floor, one connection",
+        median(&mut bare),
+        "1/s",
+        Goal::None,
+    )?;
+    report.figure(
+        part,
+        "speed against the raw floor",
+        median(&mut ratios),
+        "x",
+        Goal::None,
+    )?;
     session.close().await;
     Ok(())
 }
 
-pub(crate) async fn one_name(setting: &Setting, report: &mut Report) -> Result<()> {
+pub(crate) async fn one_name(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
     let part = "16 tasks, one name";
     let session = leasehold::connect(&setting.url).await?;
     let names = vec!["leasehold-bench/hot".to_owned(); 16];
     let cycles = cycles_per_second(&session, &names, setting.time / 2).await?;
-    report.figure(part, "cycles, all tasks", cycles, "1/s", Goal::None);
+    report.figure(part, "cycles, all tasks", cycles, "1/s", Goal::None)?;
     session.close().await;
     Ok(())
 }
 
 /// One task per name, each in a loop for the time.
-async fn cycles_per_second(session: &Session, names: &[String], time: Duration) -> Result<f64> {
+async fn cycles_per_second(
+    session: &Session,
+    names: &[String],
+    time: Duration,
+) -> Result<f64, Failure> {
     let start = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for name in names {

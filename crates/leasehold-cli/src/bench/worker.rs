@@ -1,11 +1,11 @@
 //! A process among those that are measured: `leasehold bench --worker ROLE`.
 //! It prints one JSON line and ends.
 
-use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use leasehold::Result;
+use crate::exit::{self, Failure};
+use crate::print;
 use serde::{Deserialize, Serialize};
 
 use super::Setting;
@@ -25,8 +25,12 @@ impl FromStr for Role {
         let (role, number) = text.split_once(':').ok_or("expected ROLE:NUMBER")?;
         let number: u64 = number.parse().map_err(|_| "expected a number")?;
         match role {
-            "contend" => Ok(Self::Contend { hold_micros: number }),
-            "held" => Ok(Self::Held { locks: usize::try_from(number).unwrap_or(0) }),
+            "contend" => Ok(Self::Contend {
+                hold_micros: number,
+            }),
+            "held" => Ok(Self::Held {
+                locks: usize::try_from(number).unwrap_or(0),
+            }),
             _ => Err("unknown role".into()),
         }
     }
@@ -48,23 +52,28 @@ pub(crate) struct HeldRecord {
     pub(crate) still_held: usize,
 }
 
-pub(crate) async fn work(role: &Role, setting: &Setting) -> Result<ExitCode> {
+pub(crate) async fn work(role: &Role, setting: &Setting) -> Result<u8, Failure> {
     match *role {
-        Role::Contend { hold_micros } => contend(setting, Duration::from_micros(hold_micros)).await?,
+        Role::Contend { hold_micros } => {
+            contend(setting, Duration::from_micros(hold_micros)).await?;
+        }
         Role::Held { locks } => held(setting, locks).await?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::OK)
 }
 
 /// Microseconds on a clock that all processes of the machine share.
 fn now() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    #[expect(clippy::cast_precision_loss, reason = "microseconds fit well into 53 bits")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "microseconds fit well into 53 bits"
+    )]
     let micros = time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3;
     micros
 }
 
-async fn contend(setting: &Setting, hold: Duration) -> Result<()> {
+async fn contend(setting: &Setting, hold: Duration) -> Result<(), Failure> {
     let session = leasehold::connect(&setting.url).await?;
     let mutex = session.mutex("leasehold-bench/contended");
     let mut records = Vec::new();
@@ -85,20 +94,30 @@ async fn contend(setting: &Setting, hold: Duration) -> Result<()> {
         records.push(HoldRecord { token, got, gave });
     }
     session.close().await;
-    println!("{}", serde_json::to_string(&records).unwrap_or_default());
+    print::json_line(&records)?;
     Ok(())
 }
 
-async fn held(setting: &Setting, locks: usize) -> Result<()> {
+async fn held(setting: &Setting, locks: usize) -> Result<(), Failure> {
     let separator = if setting.url.contains('?') { '&' } else { '?' };
     // Three renewals a second, three times as often as with the default ttl.
     let session = leasehold::connect(&format!("{}{separator}ttl=3s", setting.url)).await?;
     // The first lock brings the allocator and the statement cache to size.
-    session.mutex("leasehold-bench/held/first").lock().await?.release().await?;
+    session
+        .mutex("leasehold-bench/held/first")
+        .lock()
+        .await?
+        .release()
+        .await?;
     let before = resident_bytes();
     let mut guards = Vec::with_capacity(locks);
     for n in 0..locks {
-        guards.push(session.mutex(format!("leasehold-bench/held/{n}")).lock().await?);
+        guards.push(
+            session
+                .mutex(format!("leasehold-bench/held/{n}"))
+                .lock()
+                .await?,
+        );
     }
     let after = resident_bytes();
     let (cpu, start) = (cpu_time(), Instant::now());
@@ -110,7 +129,7 @@ async fn held(setting: &Setting, locks: usize) -> Result<()> {
         bytes_per_lock: after.saturating_sub(before) as f64 / locks as f64,
         still_held: guards.iter().filter(|guard| guard.check().is_ok()).count(),
     };
-    println!("{}", serde_json::to_string(&record).unwrap_or_default());
+    print::json_line(&record)?;
     drop(guards);
     session.close().await;
     Ok(())
@@ -118,11 +137,18 @@ async fn held(setting: &Setting, locks: usize) -> Result<()> {
 
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: usize = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    let pages: usize = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .unwrap_or(0);
     pages * rustix::param::page_size()
 }
 
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
 }

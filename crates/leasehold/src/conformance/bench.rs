@@ -113,7 +113,22 @@ impl Bench {
 
     /// A second process with a session of its own.
     pub async fn peer(&self, ttl: Duration) -> Peer {
-        let mut peer = Peer::start();
+        self.connected(Peer::start([]), ttl).await
+    }
+
+    /// A second process whose wall clock is off by so much, such as `+1h`.
+    pub(super) async fn peer_at_another_time(&self, ttl: Duration, offset: &str) -> Peer {
+        let library = super::clocks::faketime().expect("the package libfaketime is installed");
+        let library = library.to_string_lossy().into_owned();
+        let peer = Peer::start([
+            ("LD_PRELOAD", library.as_str()),
+            ("FAKETIME", offset),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ]);
+        self.connected(peer, ttl).await
+    }
+
+    async fn connected(&self, mut peer: Peer, ttl: Duration) -> Peer {
         let millis = ttl.as_millis();
         peer.tell(&format!("connect {millis} {}", self.store));
         assert_eq!(peer.answer().await, "ok");

@@ -32,7 +32,7 @@
 //! | 18 permits | `permits` | |
 //! | 19 `lock_all` | `many` | |
 //! | 20 re-entering | `reentry` | |
-//! | 21 no wall clock | | clients an hour apart |
+//! | 21 no wall clock | `clocks` | |
 //! | 22 names | `names` | |
 //! | 23 `queue()` | `inspection` | |
 //! | 24 few tasks | `many` | the number of connections |
@@ -48,6 +48,7 @@ mod wire;
 
 mod breaking;
 mod cancel;
+mod clocks;
 mod crash;
 mod dropping;
 mod errors;
@@ -147,6 +148,7 @@ pub fn cases() -> Vec<Case> {
         names::cases,
         inspection::cases,
         errors::cases,
+        clocks::cases,
     ];
     subjects.into_iter().flat_map(|cases| cases()).collect()
 }

@@ -33,11 +33,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts this program once more, as a peer.
-    pub(super) fn start() -> Self {
+    /// Starts this program once more, as a peer, with these variables.
+    pub(super) fn start<const N: usize>(variables: [(&str, &str); N]) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut process = Command::new(program)
             .env(VARIABLE, "1")
+            .envs(variables)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

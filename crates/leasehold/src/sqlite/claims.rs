@@ -31,8 +31,10 @@ pub(super) fn enqueue(
         return Ok(Standing::Gone);
     };
     let mut rows = queue::read(connection, name, END)?;
-    if !rows.is_empty() {
-        change.settle(name, &rows, |row| row.capacity != ticket.capacity)?;
+    let is_other = |row: &Row| row.capacity != ticket.capacity;
+    // Whoever fits beside all that are there need not ask which of them live.
+    if !fits(ticket, &rows) || rows.iter().any(is_other) {
+        change.settle(name, &rows, is_other)?;
         if change.has_buried {
             rows = queue::read(connection, name, END)?;
         }
@@ -91,8 +93,18 @@ pub(super) struct Sight {
 
 /// Looks without writing. A claim that is dead but still there counts, so the
 /// answer "held" never rests on ignoring one.
-pub(super) fn look(connection: &Connection, ticket: &Ticket, place: u64) -> Result<Sight, Fault> {
+pub(super) fn look(
+    connection: &Connection,
+    ticket: &Ticket,
+    place: u64,
+    watch: Watch,
+) -> Result<Sight, Fault> {
     let now = clock::boot_time();
+    if let Watch::One(order) = watch
+        && let Some(sight) = look_at(connection, ticket, place, order, now)?
+    {
+        return Ok(sight);
+    }
     let rows = queue::read(connection, ticket.claim.name.as_str(), place)?;
     let Some(mine) = position(&rows, ticket).filter(|&mine| !rows[mine].has_ended(now)) else {
         return Ok(Sight {
@@ -112,8 +124,12 @@ pub(super) fn look(connection: &Connection, ticket: &Ticket, place: u64) -> Resu
     };
     let blocking = match (standing, blocking) {
         (Standing::Waiting { .. }, Some(one)) => &before[one..=one],
-        // Nobody passes the first to wait, so it and those who hold are all.
-        (Standing::Waiting { .. }, None) => &before[..before.len().min(holders(&rows) + 1)],
+        // Nobody passes the first to wait. It watches those who hold, the others
+        // watch it.
+        (Standing::Waiting { .. }, None) => {
+            let first = holders(&rows);
+            before.get(first..=first).unwrap_or(before)
+        }
         _ => &[],
     };
     let mut blockers: Vec<_> = blocking
@@ -127,6 +143,38 @@ pub(super) fn look(connection: &Connection, ticket: &Ticket, place: u64) -> Resu
         blockers,
         now,
     })
+}
+
+/// Looks only at the claim and the one it watches: while both stand, the others
+/// do not matter. So many who wait do not all read the whole queue each time.
+fn look_at(
+    connection: &Connection,
+    ticket: &Ticket,
+    place: u64,
+    watched: u64,
+    now: Moment,
+) -> Result<Option<Sight>, Fault> {
+    let mut select = connection.prepare_cached(include_str!("sql/watched.sql"))?;
+    let places = (
+        ticket.claim.name.as_str(),
+        watched.cast_signed(),
+        place.cast_signed(),
+    );
+    let rows: Vec<(Row, u32)> = select
+        .query_map(places, |row| Ok((Row::read(row)?, row.get(6)?)))?
+        .collect::<Result<_, _>>()?;
+    let [(blocker, _), (mine, ahead)] = rows[..] else {
+        return Ok(None);
+    };
+    if mine.ticket != ticket.claim.id || mine.has_ended(now) {
+        return Ok(None);
+    }
+    let watch = Watch::One(watched);
+    Ok(Some(Sight {
+        standing: Standing::Waiting { watch, ahead },
+        blockers: vec![(blocker.session, blocker.expires)],
+        now,
+    }))
 }
 
 /// Removes what is dead before the claim, the suspects too if their process is
@@ -170,6 +218,11 @@ pub(super) fn withdraw(
 ) -> Result<Withdrawn, Fault> {
     let name = claim.name.as_str();
     let ticket = claim.id.0.to_be_bytes();
+    if breaker.is_none() {
+        // Here, where the connection is ours: an enqueue that was given up may
+        // have been under way until now, and cannot be any more.
+        store.ours.waits_no_more(claim.id);
+    }
     let write = store.begin(connection)?;
     let mut change = Change::new(store, &write, clock::boot_time());
     if breaker.is_none() && change.walk(name, &[], Some(claim.id), Look::AtNew)? {

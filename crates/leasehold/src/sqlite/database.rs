@@ -36,6 +36,7 @@ pub(super) struct Store {
     pub(super) ours: Ours,
     pub(super) watchlist: Watchlist,
     identity: Identity,
+    index: Identity,
     handle: OwnedFd,
     connection: Mutex<Connection>,
     log: Log,
@@ -69,6 +70,8 @@ impl Store {
         if identity(&file)? != before {
             return Err(Fault::Busy);
         }
+        let index = file.index_identity();
+        let index = index.map_err(|errno| Fault::system(file.path.display(), errno))?;
         let handle = file.handle()?;
         let log = Log::new(file.log());
         Ok(Self {
@@ -77,6 +80,7 @@ impl Store {
             ours: Ours::default(),
             watchlist: Watchlist::default(),
             identity: before,
+            index,
             handle,
             connection: Mutex::new(connection),
             log,
@@ -84,9 +88,17 @@ impl Store {
     }
 
     /// Whether the file that has the store's name is still the one we opened.
-    /// Somebody may have deleted it, and others may already use a new one.
+    /// Somebody may have deleted it, and others may already use a new one. They
+    /// do too if only SQLite's own files beside it were deleted.
     pub(super) fn is_in_place(&self) -> bool {
-        self.file.identity() == Ok(self.identity)
+        self.file.identity() == Ok(self.identity) && self.file.index_identity() == Ok(self.index)
+    }
+
+    /// The file is ours, but what SQLite has open beside it is not what others
+    /// find there. All connections of a process share that, so a new one would
+    /// not help.
+    pub(super) fn has_lost_its_log(&self) -> bool {
+        self.file.identity() == Ok(self.identity) && !self.is_in_place()
     }
 
     /// Whether the file we opened still has a name. Quicker to ask than whether
@@ -117,6 +129,10 @@ impl Store {
         T: Send + 'static,
         W: Fn(&Self, &Connection) -> Result<T, Fault> + Send + 'static,
     {
+        // Work done in line never waits, so a loop of it would let no other task
+        // of its thread run, not even the one that renews. Before the work: a
+        // caller that gives up here has asked for nothing.
+        tokio::task::consume_budget().await;
         let outcome = match self.attempt(&work) {
             Err(Fault::Busy) => self.insist(work).await,
             outcome => outcome,

@@ -8,7 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Uid,
+};
 use rustix::io::Errno;
 
 use super::fault::Fault;
@@ -50,11 +52,19 @@ impl StoreFile {
                 "the path is a folder; name a file in it",
             ));
         }
+        // A device or a pipe would take what is written and keep nothing.
+        if path.exists() && !path.is_file() {
+            return Err(Fault::new(
+                ErrorKind::Config,
+                "the path is not a regular file; name another",
+            ));
+        }
         let folder = path.parent().unwrap_or(&path).to_owned();
         refuse_network(&folder)?;
         if make(&path, FileType::RegularFile, Mode::RUSR | Mode::WUSR)? {
             sync_folder(&folder)?;
         }
+        refuse_second_name(&path)?;
         let mut sessions = path.clone().into_os_string();
         sessions.push(".d");
         let file = Self {
@@ -67,11 +77,13 @@ impl StoreFile {
 
     /// Which file has the store's name now.
     pub(super) fn identity(&self) -> Result<Identity, Errno> {
-        let stat = rustix::fs::stat(&self.path)?;
-        Ok(Identity {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        })
+        identity(&self.path)
+    }
+
+    /// Which file has the name of the log's index now. SQLite keeps the one it
+    /// opened for as long as anybody uses the database.
+    pub(super) fn index_identity(&self) -> Result<Identity, Errno> {
+        identity(&self.beside("-shm"))
     }
 
     /// A handle to the file that only asks about it: it can neither be read nor
@@ -96,9 +108,13 @@ impl StoreFile {
 
     /// The name of SQLite's log.
     pub(super) fn log(&self) -> PathBuf {
-        let mut log = self.path.clone().into_os_string();
-        log.push("-wal");
-        log.into()
+        self.beside("-wal")
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(suffix);
+        path.into()
     }
 
     pub(super) fn make_sessions_folder(&self) -> Result<(), Fault> {
@@ -131,6 +147,14 @@ impl StoreFile {
         }
         rustix::fs::chmod(path, mode).map_err(|errno| Fault::system(path.display(), errno))
     }
+}
+
+fn identity(path: &Path) -> Result<Identity, Errno> {
+    let stat = rustix::fs::stat(path)?;
+    Ok(Identity {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+    })
 }
 
 /// The name of the file system, and whether its locks hold on this machine.
@@ -179,6 +203,27 @@ fn refuse_network(folder: &Path) -> Result<(), Fault> {
              use another path or a network store"
         ),
     ))
+}
+
+/// A file that can be come by in another folder or under another name has
+/// another log there, and whoever comes that way sees none of our locks.
+fn refuse_second_name(path: &Path) -> Result<(), Fault> {
+    let wanted = StatxFlags::NLINK;
+    let stat = match rustix::fs::statx(CWD, path, AtFlags::empty(), wanted) {
+        Ok(stat) => stat,
+        // A sandbox may forbid the call.
+        Err(Errno::NOSYS | Errno::PERM) => return Ok(()),
+        Err(errno) => return Err(Fault::system(path.display(), errno)),
+    };
+    let why = if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        "the file is mounted by itself, without SQLite's files beside it: mount its folder"
+    } else if stat.stx_nlink > 1 {
+        "the file has another name (a hard link), where SQLite would keep another log: \
+         remove one of them"
+    } else {
+        return Ok(());
+    };
+    Err(Fault::new(ErrorKind::Config, why))
 }
 
 fn make_folders(folder: &Path) -> Result<(), Fault> {

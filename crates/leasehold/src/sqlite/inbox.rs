@@ -171,6 +171,11 @@ impl Ours {
         lock(&self.waits).get(&ticket).cloned()
     }
 
+    #[cfg(test)]
+    pub(super) fn waits_count(&self) -> usize {
+        lock(&self.waits).len()
+    }
+
     pub(super) fn waits_no_more(&self, ticket: TicketId) {
         lock(&self.waits).remove(&ticket);
     }

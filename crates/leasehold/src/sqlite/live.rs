@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -18,6 +19,12 @@ use super::fault::Fault;
 use super::file::StoreFile;
 use crate::engine::LeaseId;
 use crate::error::ErrorKind;
+
+/// How many seconds a pipe may go without its lock while it is made.
+const LONGEST_BIRTH: u64 = 60;
+
+/// How many sessions are watched at once: descriptors are few.
+const WATCHED_AT_ONCE: usize = 64;
 
 /// What the pipe says about a session's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +62,8 @@ pub(super) fn go_live(file: &StoreFile, lease: LeaseId) -> Result<OwnedFd, Fault
         });
         match born {
             Ok(live) => return Ok(live),
-            // A sweep took it for left over before it was locked.
-            Err(Errno::NOENT | Errno::WOULDBLOCK) => {}
+            // We were so slow that a sweep took it for left over.
+            Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
     }
@@ -64,13 +71,28 @@ pub(super) fn go_live(file: &StoreFile, lease: LeaseId) -> Result<OwnedFd, Fault
     Err(Fault::new(ErrorKind::Unavailable, why))
 }
 
-/// Whether files without a session are of no use to anybody.
+/// Whether files without a session are of no use to anybody. A pipe that is
+/// being made goes from its first name to its second, so asking for them in this
+/// order misses it under neither.
 pub(super) fn is_left_over(sessions: &Path, lease: LeaseId) -> bool {
+    let unborn = rustix::fs::stat(unborn_path(sessions, lease)).map(drop);
     let is_free = |path: PathBuf| match open_to_watch(&path) {
         Ok(pipe) => lock_says(&pipe) == Liveness::Dead,
         Err(errno) => errno == Errno::NOENT,
     };
-    is_free(live_path(sessions, lease)) && is_free(unborn_path(sessions, lease))
+    unborn == Err(Errno::NOENT) && is_free(live_path(sessions, lease))
+}
+
+/// Removes a pipe that its maker left before it was locked. Nobody asks a young
+/// one for its lock, which would keep its maker from taking it; a maker who was
+/// only slow finds it gone and makes another.
+pub(super) fn remove_unborn(sessions: &Path, lease: LeaseId, wall: Duration) {
+    let unborn = unborn_path(sessions, lease);
+    let made = rustix::fs::stat(&unborn).map(|stat| stat.st_ctime);
+    let is_old = |made: i64| wall.as_secs() > made.unsigned_abs().saturating_add(LONGEST_BIRTH);
+    if made.is_ok_and(is_old) {
+        let _ = rustix::fs::unlink(unborn);
+    }
 }
 
 pub(super) fn liveness(sessions: &Path, lease: LeaseId) -> Liveness {
@@ -128,14 +150,17 @@ impl Watched {
 pub(super) struct Watchlist(Mutex<HashMap<LeaseId, Weak<Watched>>>);
 
 impl Watchlist {
-    /// `None` if the session's pipe cannot be opened; the lease's end and the
-    /// poll are left then.
+    /// `None` if the session's pipe cannot be opened or too many are; the lease's
+    /// end and the poll are left then.
     pub(super) fn watch(&self, sessions: &Path, lease: LeaseId) -> Option<Arc<Watched>> {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipe) = watched.get(&lease).and_then(Weak::upgrade) {
             return Some(pipe);
         }
         watched.retain(|_, pipe| pipe.strong_count() > 0);
+        if watched.len() >= WATCHED_AT_ONCE {
+            return None;
+        }
         let pipe = open_to_watch(&live_path(sessions, lease)).ok()?;
         let pipe = Arc::new(Watched(pipe::Receiver::from_owned_fd(pipe).ok()?));
         watched.insert(lease, Arc::downgrade(&pipe));
@@ -155,7 +180,6 @@ impl Watchlist {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[tokio::test]
     async fn the_kernel_tells_when_the_last_copy_of_a_pipe_is_closed() {

@@ -88,6 +88,12 @@ impl SqliteEngine {
         if store.is_in_place() {
             return Ok(store);
         }
+        if store.has_lost_its_log() {
+            let why = "somebody removed SQLite's -wal and -shm files while they were in use: \
+                       restart all programs that use the store";
+            let error = Error::new(ErrorKind::Unavailable, "use the store", why);
+            return Err(error.on(store.label()));
+        }
         let boot = Some(store.boot.clone());
         let anew = Arc::new(open_store(self.config.path.clone(), boot).await?);
         let mut current = lock(&self.store);
@@ -144,10 +150,8 @@ impl Engine for SqliteEngine {
         let store = self.store();
         let lease = *lease;
         if !store.is_in_place() {
-            // Others may already lock on a new file. Letting go of our pipe
-            // lets them know that nobody is left on the old one.
-            queue::remove_files(&store, lease.id);
-            store.ours.drop_lease(lease.id);
+            // Our pipe keeps others from a new file until `close`, when all who
+            // hold by this lease know that it is lost.
             return Ok(Renewal::LeaseGone);
         }
         let renewal = store
@@ -166,6 +170,13 @@ impl Engine for SqliteEngine {
     async fn close(&self, lease: &Lease) -> Result<()> {
         let store = self.store();
         let id = lease.id;
+        if !store.is_in_place() {
+            // What is in the old file matters to nobody, and it may take no
+            // writes. Letting go of our pipe makes way for a new one.
+            queue::remove_files(&store, id);
+            store.ours.drop_lease(id);
+            return Ok(());
+        }
         store
             .run(
                 Doing("close the session", None),
@@ -221,17 +232,14 @@ impl Engine for SqliteEngine {
             .await
     }
 
-    async fn wait(&self, ticket: &Ticket, _watch: Watch) -> Result<Standing> {
-        waiting::wait(&self.store(), ticket).await
+    async fn wait(&self, ticket: &Ticket, watch: Watch) -> Result<Standing> {
+        waiting::wait(&self.store(), ticket, watch).await
     }
 
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
         let store = self.store();
         let breaker = match cause {
-            Cause::Ours => {
-                store.ours.waits_no_more(claim.id);
-                None
-            }
+            Cause::Ours => None,
             Cause::Evicted { by, reason } => Some(Breaker {
                 by: by.to_owned(),
                 reason: reason.to_owned(),

@@ -91,7 +91,6 @@ impl Afterwards {
 /// before the row: a row without pipes is taken for one that cannot be asked.
 pub(super) fn remove_files(store: &Store, session: LeaseId) {
     let sessions = &store.file.sessions;
-    let _ = rustix::fs::unlink(live::unborn_path(sessions, session));
     let _ = rustix::fs::unlink(live::live_path(sessions, session));
     let _ = rustix::fs::unlink(inbox::inbox_path(sessions, session));
 }

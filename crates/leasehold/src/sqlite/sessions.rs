@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::database::Store;
 use super::fault::Fault;
@@ -14,6 +14,9 @@ use crate::clock::{self, Moment};
 use crate::engine::{GoneClaim, Lease, LeaseId, Owner, Renewal, TicketId};
 use crate::guard::Lost;
 use crate::rule;
+
+/// How many dead sessions one newcomer clears away.
+const SWEPT_AT_ONCE: usize = 64;
 
 /// Makes the files of a new session. They come before its row, so that a row
 /// without a locked pipe always means a dead process.
@@ -129,17 +132,31 @@ fn leave(change: &mut Change<'_, '_>, lease: LeaseId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes what dead sessions left behind. Reads first, because mostly there is
-/// nothing to do.
+/// Removes what dead sessions left behind, a few at a time: the others wait
+/// meanwhile, and a dead claim that is in anybody's way is removed anyway. Reads
+/// first, because mostly there is nothing to do.
 pub(super) fn sweep(store: &Store, connection: &Connection) -> Result<(), Fault> {
-    if remains(store, connection, clock::boot_time())?.is_empty() {
+    let found = remains(store, connection, clock::boot_time())?;
+    if found.is_empty() {
         return Ok(());
     }
     let write = store.begin(connection)?;
     let mut change = Change::new(store, &write, clock::boot_time());
-    for session in remains(store, connection, change.now)? {
-        leave(&mut change, session)?;
-        change.afterwards.end(session);
+    for &lease in found.iter().take(SWEPT_AT_ONCE) {
+        let mut select = connection.prepare_cached(include_str!("sql/session.sql"))?;
+        let expires = select
+            .query_row([lease.0.to_be_bytes()], |row| row.get::<_, i64>(0))
+            .optional()?
+            .map(|nanos| Moment::from_nanos(nanos.cast_unsigned()));
+        let is_over =
+            expires.is_none_or(|expires| expires <= change.now || store.is_process_gone(lease));
+        if is_over {
+            leave(&mut change, lease)?;
+        }
+        // One that is just starting has files and no row yet.
+        if expires.is_none() && live::is_left_over(&store.file.sessions, lease) {
+            change.afterwards.end(lease);
+        }
     }
     let afterwards = change.afterwards;
     store.commit(write)?;
@@ -150,7 +167,7 @@ pub(super) fn sweep(store: &Store, connection: &Connection) -> Result<(), Fault>
 /// The sessions that are over but still have a row, claims or files.
 fn remains(store: &Store, connection: &Connection, now: Moment) -> Result<Vec<LeaseId>, Fault> {
     let lease = |row: &rusqlite::Row<'_>| Ok(LeaseId(u128::from_be_bytes(row.get(0)?)));
-    let sessions: Vec<(LeaseId, Moment)> = connection
+    let sessions: BTreeMap<LeaseId, Moment> = connection
         .prepare_cached(include_str!("sql/sessions.sql"))?
         .query_map([], |row| {
             let expires: i64 = row.get(1)?;
@@ -162,23 +179,24 @@ fn remains(store: &Store, connection: &Connection, now: Moment) -> Result<Vec<Le
         .query_map([], lease)?
         .collect::<Result<_, _>>()?;
     let is_over =
-        |&(session, expires): &(LeaseId, Moment)| expires <= now || store.is_process_gone(session);
+        |session: LeaseId, expires: Moment| expires <= now || store.is_process_gone(session);
     remains.extend(
         sessions
             .iter()
-            .filter(|session| is_over(session))
-            .map(|(id, _)| *id),
+            .filter(|&(&session, &expires)| is_over(session, expires))
+            .map(|(session, _)| *session),
     );
-    // A session that is just starting has files and no row yet, but it keeps
-    // its pipe locked.
-    let has_row = |lease: &LeaseId| sessions.iter().any(|(id, _)| id == lease);
-    let is_left_over = |lease: &LeaseId| live::is_left_over(&store.file.sessions, *lease);
-    let files = layout::leases_with_files(&store.file);
-    remains.extend(
-        files
-            .into_iter()
-            .filter(|lease| !has_row(lease) && is_left_over(lease)),
-    );
+    let folder = &store.file.sessions;
+    let wall = clock::wall_time();
+    for lease in layout::leases_with_files(&store.file) {
+        if sessions.contains_key(&lease) {
+            continue;
+        }
+        live::remove_unborn(folder, lease, wall);
+        if live::is_left_over(folder, lease) {
+            remains.push(lease);
+        }
+    }
     remains.sort_unstable();
     remains.dedup();
     Ok(remains)

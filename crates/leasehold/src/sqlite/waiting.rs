@@ -14,6 +14,7 @@ use super::queue::END;
 use crate::clock::{self, Moment};
 use crate::engine::{LeaseId, Standing, Ticket};
 use crate::error::Result;
+use crate::rule::Watch;
 
 /// How late a claim finds out if everything else fails.
 const POLL: Duration = Duration::from_millis(500);
@@ -22,25 +23,25 @@ const POLL: Duration = Duration::from_millis(500);
 ///
 /// # Cancel safety
 /// A ring that nobody took is kept for the next wait.
-pub(super) async fn wait(store: &Arc<Store>, ticket: &Ticket) -> Result<Standing> {
-    let standing = wait_once(store, ticket).await?;
+pub(super) async fn wait(store: &Arc<Store>, ticket: &Ticket, watch: Watch) -> Result<Standing> {
+    let standing = wait_once(store, ticket, watch).await?;
     if !matches!(standing, Standing::Waiting { .. }) {
         store.ours.waits_no_more(ticket.claim.id);
     }
     Ok(standing)
 }
 
-async fn wait_once(store: &Arc<Store>, ticket: &Ticket) -> Result<Standing> {
+async fn wait_once(store: &Arc<Store>, ticket: &Ticket, watch: Watch) -> Result<Standing> {
     if !store.is_in_place() {
         return Ok(Standing::Gone);
     }
     let waiting = store.ours.waiting(ticket.claim.id);
     let place = waiting.as_ref().map_or(END, |waiting| waiting.place);
-    let sight = look(store, ticket, place).await?;
-    if !matches!(sight.standing, Standing::Waiting { .. }) {
+    let sight = look(store, ticket, place, watch).await?;
+    let Standing::Waiting { watch, .. } = sight.standing else {
         return Ok(sight.standing);
-    }
-    let watched = watch(store, &sight.blockers);
+    };
+    let watched = open_pipes(store, &sight.blockers);
     if is_in_vain(store, &sight) {
         return take_over(store, ticket, place, &sight.blockers).await;
     }
@@ -54,9 +55,15 @@ async fn wait_once(store: &Arc<Store>, ticket: &Ticket) -> Result<Standing> {
         biased;
         () = bell => Woken::Told,
         () = any_ended(&watched) => Woken::Suspicious,
-        () = tokio::time::sleep(until(&sight)) => Woken::Told,
+        () = tokio::time::sleep(until(&sight)) => Woken::InCase,
     };
-    let again = look(store, ticket, place).await?;
+    // Whoever is told most likely holds now: what it watched is not there.
+    let watch = if woken == Woken::Told {
+        Watch::Any
+    } else {
+        watch
+    };
+    let again = look(store, ticket, place, watch).await?;
     let is_waiting = matches!(again.standing, Standing::Waiting { .. });
     let is_over = again
         .blockers
@@ -72,14 +79,15 @@ async fn wait_once(store: &Arc<Store>, ticket: &Ticket) -> Result<Standing> {
 enum Woken {
     Told,
     Suspicious,
+    InCase,
 }
 
-async fn look(store: &Arc<Store>, ticket: &Ticket, place: u64) -> Result<Sight> {
+async fn look(store: &Arc<Store>, ticket: &Ticket, place: u64, watch: Watch) -> Result<Sight> {
     let doing = Doing("wait for", Some(&ticket.claim.name));
     let ticket = ticket.clone();
     store
         .run(doing, move |_, connection| {
-            claims::look(connection, &ticket, place)
+            claims::look(connection, &ticket, place, watch)
         })
         .await
 }
@@ -106,7 +114,7 @@ async fn take_over(
 /// They are opened before anything is asked about them: a pipe that is opened
 /// after its session's death never says so. One that has ended already is of no
 /// use; sleeping on it would be no sleep.
-fn watch(store: &Store, blockers: &[(LeaseId, Option<Moment>)]) -> Vec<Arc<Watched>> {
+fn open_pipes(store: &Store, blockers: &[(LeaseId, Option<Moment>)]) -> Vec<Arc<Watched>> {
     let is_other = |id: &LeaseId| store.ours.lease(*id).is_none();
     let others = blockers.iter().map(|(id, _)| *id).filter(is_other);
     others

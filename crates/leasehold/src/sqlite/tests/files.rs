@@ -41,6 +41,17 @@ async fn session_files_follow_the_mode_of_the_database() {
 }
 
 #[tokio::test]
+async fn a_device_is_refused_and_nothing_is_left_beside_it() {
+    let bench = Bench::new();
+    let path = bench.path();
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    let error = refusal(&path).await;
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(error.why(), "the path is not a regular file; name another");
+    assert!(!Path::new("/dev/null.d").exists());
+}
+
+#[tokio::test]
 async fn a_folder_is_refused() {
     let bench = Bench::new();
     let error = refusal(bench.0.path()).await;
@@ -142,6 +153,11 @@ async fn a_deleted_store_is_noticed_and_a_new_one_waits_for_that() {
     let renewal = party.engine.renew(&party.lease).await.unwrap();
     assert_eq!(renewal, crate::engine::Renewal::LeaseGone);
 
+    // Those who hold by the lease hear of it between the two.
+    let error = connect(&bench.path()).await.unwrap_err();
+    assert!(error.why().contains("still alive"), "{error}");
+    party.engine.close(&party.lease).await.unwrap();
+
     let newcomer = bench.party().await;
     let second = newcomer.lock(&newcomer.ticket("a")).await.unwrap();
     assert!(second > first);
@@ -176,4 +192,37 @@ async fn a_store_is_the_same_by_whatever_link_one_comes() {
     let two = Party::join(&link, TTL).await;
     assert!(one.lock(&one.ticket("a")).await.is_some());
     assert_eq!(two.lock(&two.ticket("a")).await, None);
+}
+
+/// SQLite would keep a log for each name, and both would grant.
+#[tokio::test]
+async fn a_file_with_a_second_name_is_refused() {
+    let bench = Bench::new();
+    let _party = bench.party().await;
+    let link = bench.0.path().join("link.db");
+    std::fs::hard_link(bench.path(), &link).unwrap();
+    let error = refusal(&link).await;
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.why().contains("hard link"), "{error}");
+    std::fs::remove_file(link).unwrap();
+    connect(&bench.path()).await.unwrap();
+}
+
+/// Other processes make new ones and see nothing of what we write to the old.
+#[tokio::test]
+async fn a_log_removed_while_it_is_in_use_is_noticed() {
+    let bench = Bench::new();
+    let party = bench.party().await;
+    party.lock(&party.ticket("a")).await.unwrap();
+    for suffix in ["-wal", "-shm"] {
+        let name = format!("locks.db{suffix}");
+        std::fs::remove_file(bench.path().with_file_name(name)).unwrap();
+    }
+    let renewal = party.engine.renew(&party.lease).await.unwrap();
+    assert_eq!(renewal, crate::engine::Renewal::LeaseGone);
+    party.engine.close(&party.lease).await.unwrap();
+    let again = party.engine.open(&Owner::new("test"), TTL).await;
+    let error = again.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.why().contains("restart"), "{error}");
 }

@@ -7,7 +7,9 @@ mod order;
 mod people;
 mod repeat;
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use super::{SqliteConfig, SqliteEngine};
@@ -20,11 +22,25 @@ use crate::random::{random_u64, random_u128};
 const DEADLINE: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(60);
 
-struct Bench(tempfile::TempDir);
+/// A process that is being started has all our pipes open for a moment, and
+/// keeps alive what another test takes for killed. So it is started alone.
+static STARTING: RwLock<()> = RwLock::new(());
+
+struct Bench(
+    tempfile::TempDir,
+    #[expect(dead_code, reason = "kept for as long as the test runs")] Box<dyn Any>,
+);
 
 impl Bench {
     fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        let others = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+        Self(tempfile::tempdir().unwrap(), Box::new(others))
+    }
+
+    /// For a test that starts a process.
+    fn alone() -> Self {
+        let nobody = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+        Self(tempfile::tempdir().unwrap(), Box::new(nobody))
     }
 
     fn path(&self) -> PathBuf {
@@ -100,11 +116,11 @@ impl Party {
             }
         };
         let waiting = async {
+            let mut known = crate::rule::Watch::Any;
             loop {
-                let watch = crate::rule::Watch::Any;
-                let standing = self.engine.wait(ticket, watch).await.unwrap();
-                if !matches!(standing, Standing::Waiting { .. }) {
-                    return standing;
+                match self.engine.wait(ticket, known).await.unwrap() {
+                    Standing::Waiting { watch, .. } => known = watch,
+                    standing => return standing,
                 }
             }
         };

@@ -1,8 +1,10 @@
 //! Who comes next, and how soon it is told.
 
+use super::super::database::Doing;
+use super::super::{claims, queue};
 use super::*;
 use crate::error::ErrorKind;
-use crate::rule::UNBOUNDED;
+use crate::rule::{UNBOUNDED, Watch};
 
 #[tokio::test]
 async fn three_who_wait_are_served_in_order_of_arrival() {
@@ -185,6 +187,47 @@ async fn the_store_grants_what_the_rule_grants() {
                 let standing = party.engine.enqueue(ticket).await.unwrap();
                 let is_held = matches!(standing, Standing::Held { .. });
                 assert_eq!(is_held, index < holders, "{queue:?} of {capacity}");
+            }
+        }
+    }
+}
+
+/// Whatever a claim was told to watch before others left.
+#[tokio::test]
+async fn a_look_at_the_watched_claim_says_what_a_look_at_all_would() {
+    let bench = Bench::new();
+    let party = bench.party().await;
+    let store = party.engine.store();
+    let look = |ticket: &Ticket, watch: Watch| {
+        let ticket = ticket.clone();
+        let waiting = store.ours.waiting(ticket.claim.id);
+        let place = waiting.map_or(queue::END, |waiting| waiting.place);
+        store.run(Doing("look", None), move |_, connection| {
+            let sight = claims::look(connection, &ticket, place, watch)?;
+            let sessions: Vec<_> = sight.blockers.iter().map(|(id, _)| *id).collect();
+            Ok((sight.standing, sessions))
+        })
+    };
+    for round in 0..20 {
+        let capacity = 1 + round % 4;
+        let name = format!("queue {round}");
+        let mut claims: Vec<(Ticket, Watch)> = Vec::new();
+        for _ in 0..8 {
+            let weight = 1 + u32::try_from(random_u64() % u64::from(capacity)).unwrap();
+            let ticket = party.ticket_for(&name, weight, capacity);
+            if let Standing::Waiting { watch, .. } = party.engine.enqueue(&ticket).await.unwrap() {
+                claims.push((ticket, watch));
+            } else {
+                claims.push((ticket, Watch::Any));
+            }
+        }
+        while !claims.is_empty() {
+            let index = random_u64() % claims.len() as u64;
+            let (ticket, _) = claims.remove(usize::try_from(index).unwrap());
+            party.release(&ticket).await;
+            for (ticket, watch) in &claims {
+                let quick = look(ticket, *watch).await.unwrap();
+                assert_eq!(quick, look(ticket, Watch::Any).await.unwrap());
             }
         }
     }

@@ -65,6 +65,39 @@ async fn an_enqueue_that_nobody_waited_for_can_be_withdrawn() {
     assert_eq!(queue.claims.len(), 1);
 }
 
+/// The thread that enqueues may be in the middle of it when the caller gives up.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_kept_of_an_enqueue_that_nobody_waited_for() {
+    let bench = Bench::new();
+    let (holder, party) = (bench.party().await, bench.party().await);
+    holder.lock(&holder.ticket("a")).await.unwrap();
+    let store = party.engine.store();
+    for round in 0..200 {
+        let ticket = party.ticket("a");
+        let other = rusqlite::Connection::open(bench.path()).unwrap();
+        other.execute_batch("begin immediate").unwrap();
+        let freeing = std::thread::spawn(move || other.execute_batch("commit").unwrap());
+        let moment = Duration::from_micros(20 * round);
+        let _ = tokio::time::timeout(moment, party.engine.enqueue(&ticket)).await;
+        party.release(&ticket).await;
+        freeing.join().unwrap();
+    }
+    assert_eq!(store.ours.waits_count(), 0);
+}
+
+#[tokio::test]
+async fn a_loop_that_never_has_to_wait_lets_other_tasks_run() {
+    let bench = Bench::new();
+    let party = bench.party().await;
+    let other = tokio::spawn(async {});
+    for _ in 0..1000 {
+        let ticket = party.ticket("a");
+        party.lock(&ticket).await.unwrap();
+        party.release(&ticket).await;
+    }
+    assert!(other.is_finished(), "it never had its turn");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tasks_and_engines_exclude_each_other() {
     let bench = Bench::new();

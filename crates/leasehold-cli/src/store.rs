@@ -1,0 +1,73 @@
+//! Which store is meant, and how to speak of it without its secrets.
+
+use leasehold::Session;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::args::{Claim, Common};
+use crate::exit::Failure;
+
+/// The URL of the store: `--url`, else the default.
+pub(crate) fn url(common: &Common) -> Result<String, Failure> {
+    match &common.url {
+        Some(url) => Ok(url.clone()),
+        None => Ok(leasehold::default_url()?),
+    }
+}
+
+/// A session with what the arguments say about the claim.
+pub(crate) async fn connect(url: &str, claim: &Claim) -> Result<Session, Failure> {
+    Ok(leasehold::connect(&with_options(url, claim)).await?)
+}
+
+/// The last of two equal options counts, so that the arguments win.
+fn with_options(url: &str, claim: &Claim) -> String {
+    let ttl = claim.ttl.map(|ttl| format!("ttl={}ns", ttl.as_nanos()));
+    let label = claim.label.as_ref();
+    let label =
+        label.map(|label| format!("label={}", utf8_percent_encode(label, NON_ALPHANUMERIC)));
+    let mut url = url.to_owned();
+    for option in ttl.into_iter().chain(label) {
+        url.push(if url.contains('?') { '&' } else { '?' });
+        url.push_str(&option);
+    }
+    url
+}
+
+/// What tells one store from another: the URL without options, user and
+/// password, and a file by its full path.
+pub(crate) fn identity(url: &str) -> String {
+    let place = url.split_once('?').map_or(url, |(place, _)| place);
+    let Some((scheme, rest)) = place.split_once(':') else {
+        return String::new();
+    };
+    if scheme == "sqlite" {
+        let path = percent_decode_str(rest.strip_prefix("//").unwrap_or(rest)).decode_utf8_lossy();
+        let full = std::fs::canonicalize(&*path);
+        return format!(
+            "sqlite:{}",
+            full.map_or(path.into_owned(), |full| full.display().to_string())
+        );
+    }
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{host}"),
+        None => format!("{scheme}:{rest}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_has_no_secret() {
+        let identity = identity("redis://user:hunter2@host:6379/0?password=hunter2");
+        assert_eq!(identity, "redis://host:6379/0");
+        assert_eq!(super::identity("hunter2"), "");
+    }
+
+    #[test]
+    fn a_file_has_one_identity_however_it_is_spelled() {
+        let spelled = identity("sqlite:/usr/../usr/./bin?ttl=5s");
+        assert_eq!(spelled, identity("sqlite:///usr/bin"));
+    }
+}

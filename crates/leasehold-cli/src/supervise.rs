@@ -1,0 +1,179 @@
+//! Watches over the command and the lock at once: whichever ends first decides.
+
+use std::time::Duration;
+
+use leasehold::Guard;
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::args::OnLost;
+use crate::child::{Change, Child};
+use crate::print::{self, Console};
+use crate::signals::Signals;
+use crate::terminal::{self, Terminal};
+
+/// A command that runs under a lock.
+pub(crate) struct Supervision<'a> {
+    pub(crate) child: &'a mut Child,
+    pub(crate) guard: &'a Guard,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) terminal: Option<Terminal>,
+    pub(crate) on_lost: OnLost,
+    /// How long before the loss the command is told.
+    pub(crate) notice: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) console: Console,
+}
+
+/// How it ended.
+pub(crate) struct Ending {
+    /// `Exited` or `Killed`.
+    pub(crate) change: Change,
+    /// What to say about the loss of the lock, if it was lost.
+    pub(crate) loss: Option<String>,
+}
+
+/// How far the loss of the lock has come.
+#[derive(PartialEq, Eq)]
+enum Stage {
+    Held,
+    /// The command has been told to stop.
+    Told,
+    Lost,
+}
+
+impl Supervision<'_> {
+    /// Returns when the command has ended, and if it was told to stop because
+    /// of the lock, its whole group.
+    pub(crate) async fn run(self) -> Ending {
+        let mut stage = Stage::Held;
+        let mut loss = None;
+        let mut has_terminal = self.terminal.as_ref().is_some_and(|it| it.is_ours_alone);
+        let change = loop {
+            let may_be_told = stage == Stage::Held && self.on_lost == OnLost::Term;
+            tokio::select! {
+                biased;
+                _ = self.guard.lost(), if stage != Stage::Lost => {
+                    stage = Stage::Lost;
+                    loss = Some(self.lost());
+                }
+                left = self.guard.expiring(self.notice), if may_be_told => {
+                    stage = Stage::Told;
+                    loss = Some(self.tell(left));
+                }
+                change = self.child.change() => match change {
+                    Change::Stopped(signal) => self.stopped(signal, &mut has_terminal),
+                    ended => break ended,
+                },
+                signal = self.signals.next() => match signal {
+                    Signal::SIGCONT => self.go_on(has_terminal),
+                    signal => self.child.signal(signal),
+                },
+            }
+        };
+        if stage == Stage::Told {
+            self.outlive_group().await;
+        }
+        if stage == Stage::Held && self.guard.check().is_err() {
+            loss = Some(self.lost());
+        }
+        if let Some(terminal) = &self.terminal {
+            terminal.take_from(self.child.group);
+            if matches!(change, Change::Killed(_)) {
+                terminal.restore();
+            }
+        }
+        Ending { change, loss }
+    }
+
+    /// The lock is lost: another may hold it at any moment.
+    fn lost(&self) -> String {
+        let ignore = self.on_lost == OnLost::Ignore;
+        if !ignore {
+            self.child.signal(Signal::SIGKILL);
+        }
+        let why = self.guard.check().err();
+        let why = why.as_ref().map_or("it is gone", |error| error.why());
+        let then = if ignore {
+            "was left to run on"
+        } else {
+            "was killed"
+        };
+        self.console
+            .event(&json!({ "event": "lost", "name": self.guard.name(), "why": why }));
+        format!(
+            "lost {} while the command ran: {why}; the command {then}",
+            self.guard.name()
+        )
+    }
+
+    /// The lock is about to be lost: the command should stop.
+    fn tell(&self, left: Duration) -> String {
+        self.child.signal(Signal::SIGTERM);
+        // A stopped process would not hear it.
+        self.child.signal(Signal::SIGCONT);
+        let at_limit = self
+            .max_hold
+            .is_some_and(|longest| self.guard.held() + left >= longest);
+        let why = if at_limit {
+            "the hold reaches its limit"
+        } else {
+            "the lease cannot be renewed"
+        };
+        let (name, left_ms) = (self.guard.name(), print::millis(left));
+        let event = json!({ "event": "stopping", "name": name, "why": why, "left_ms": left_ms });
+        self.console.event(&event);
+        let left = print::duration(left);
+        self.console.say(&format!(
+            "about to lose {name} in {left}: {why}; sent SIGTERM to the command"
+        ));
+        format!("lost {name} while the command ran: {why}; the command was stopped")
+    }
+
+    /// The command's leader is gone, but others of its group may still be
+    /// winding up. They have until the lock is lost.
+    async fn outlive_group(&self) {
+        while self.child.is_group_alive() {
+            tokio::select! {
+                biased;
+                _ = self.guard.lost() => return self.child.signal(Signal::SIGKILL),
+                () = tokio::time::sleep(Duration::from_millis(10)) => {}
+            }
+        }
+    }
+
+    /// The command stopped. If the terminal did that, we follow, so that the
+    /// shell notices; a lock that runs out meanwhile is lost, and the command
+    /// then never continues.
+    fn stopped(&self, signal: Signal, has_terminal: &mut bool) {
+        let Some(terminal) = &self.terminal else {
+            return;
+        };
+        let asks = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if asks && terminal.is_foreground() {
+            *has_terminal = true;
+            self.go_on(true);
+        } else if asks || signal == Signal::SIGTSTP {
+            terminal.take_from(self.child.group);
+            let (name, left) = (self.guard.name(), print::duration(self.guard.valid_for()));
+            self.console.say(&format!(
+                "stopped; {name} is lost unless continued within {left}"
+            ));
+            terminal::stop_ourselves();
+            self.go_on(*has_terminal);
+        }
+    }
+
+    fn go_on(&self, with_terminal: bool) {
+        if self.guard.check().is_err() && self.on_lost != OnLost::Ignore {
+            return;
+        }
+        if let Some(terminal) = &self.terminal
+            && with_terminal
+            && terminal.is_foreground()
+        {
+            terminal.give_to(self.child.group);
+        }
+        self.child.signal(Signal::SIGCONT);
+    }
+}

@@ -1,0 +1,73 @@
+//! Disks that are full or may not be written, mounted in a namespace of the
+//! test's own (`unshare` of util-linux).
+
+use std::process::Command;
+
+use crate::world::{Done, World};
+
+/// Runs the script where mounting harms nobody, with `$1` for an empty folder
+/// and `leasehold` for the program; `None` if this machine does not allow it.
+fn mounted(world: &World, script: &str) -> Option<Done> {
+    let folder = world.path("disk");
+    std::fs::create_dir(&folder).unwrap();
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-euc"]);
+        command
+    };
+    let is_allowed = unshare()
+        .args(["mount -t tmpfs tmpfs \"$1\"", "sh"])
+        .arg(&folder)
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !is_allowed {
+        let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some();
+        assert!(!must_run, "unshare and mount are not possible here");
+        eprintln!("skipped: unshare and mount are not possible here");
+        return None;
+    }
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let script = format!("leasehold() {{ '{program}' \"$@\"; }}; {script}");
+    let mut command = unshare();
+    command.args([&script, "sh"]).arg(&folder);
+    Some(Done::of(&mut command))
+}
+
+#[test]
+fn a_full_disk_is_one_clear_line_and_nothing_is_lost() {
+    let world = World::new();
+    let script = r#"
+        mount -t tmpfs -o size=256k tmpfs "$1"
+        export LEASEHOLD_URL="sqlite:$1/locks.db"
+        leasehold run x -- true
+        dd if=/dev/zero of="$1/filler" bs=1k 2>/dev/null || true
+        code=0; leasehold run x -- echo ran || code=$?
+        echo "full: $code"
+        rm "$1/filler"
+        leasehold run x -- echo works again
+    "#;
+    let Some(done) = mounted(&world, script) else {
+        return;
+    };
+    assert_eq!(done.stdout, "full: 69\nworks again\n", "{}", done.stderr);
+    assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+    assert!(done.stderr.contains("disk is full"), "{}", done.stderr);
+}
+
+#[test]
+fn a_read_only_disk_is_denied() {
+    let world = World::new();
+    let script = r#"
+        mount -t tmpfs tmpfs "$1"
+        export LEASEHOLD_URL="sqlite:$1/locks.db"
+        leasehold run x -- true
+        mount -o remount,ro "$1"
+        code=0; leasehold run x -- echo ran || code=$?
+        echo "read-only: $code"
+    "#;
+    let Some(done) = mounted(&world, script) else {
+        return;
+    };
+    assert_eq!(done.stdout, "read-only: 77\n", "{}", done.stderr);
+    assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+}

@@ -1,0 +1,16 @@
+//! The command line as a black box: output, exit codes, signals, and the life
+//! and death of the command that it runs.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bad_input;
+mod child;
+mod codes;
+mod disk;
+mod hold;
+mod look;
+mod loss;
+mod nested;
+mod run;
+mod terminal;
+mod world;

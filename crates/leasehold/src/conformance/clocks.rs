@@ -1,0 +1,58 @@
+//! Processes whose wall clocks disagree. Leases are none of a wall clock's
+//! business.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::bench::{Bench, soon};
+use super::{Case, peers};
+use crate::promises::Promises;
+
+const SHORT: Duration = Duration::from_secs(1);
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![Case::new(
+        &[21],
+        faked_peers,
+        a_process_whose_wall_clock_is_an_hour_off_agrees_with_the_others,
+    )]
+}
+
+/// The library that shows a process another time, from the Debian package
+/// `libfaketime`.
+pub(super) fn faketime() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    folders
+        .map(|folder| folder.path().join("faketime/libfaketime.so.1"))
+        .find(|library| library.exists())
+}
+
+fn faked_peers(promises: &Promises) -> Result<(), &'static str> {
+    peers(promises)?;
+    let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some();
+    super::promised(
+        must_run || faketime().is_some(),
+        "needs the package libfaketime for this",
+    )
+}
+
+async fn a_process_whose_wall_clock_is_an_hour_off_agrees_with_the_others(bench: Bench) {
+    let (session, name) = (bench.session(SHORT).await, bench.name());
+    for offset in ["+1h", "-1h"] {
+        let mut peer = bench.peer_at_another_time(SHORT, offset).await;
+
+        // Its hold is kept past the ttl, and ours is not taken over by it.
+        let token = peer.granted(&format!("lock {name}")).await;
+        let mutex = session.mutex(&name);
+        let wait = mutex.lock_within(SHORT * 2).await;
+        assert!(wait.is_err(), "{offset}: the lock is held elsewhere");
+        assert_eq!(peer.ask("check").await, "held", "{offset}");
+        assert_eq!(peer.ask("release").await, "ok", "{offset}");
+        let guard = soon("the lock is free", mutex.lock()).await.unwrap();
+        assert!(guard.token().get() > token, "{offset}");
+        let answer = peer.ask(&format!("within 2000 {name}")).await;
+        assert!(answer.starts_with("error"), "{offset}: {answer}");
+        guard.check().unwrap();
+        guard.release().await.unwrap();
+    }
+}
