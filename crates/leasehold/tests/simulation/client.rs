@@ -232,7 +232,7 @@ async fn hold(world: &Arc<World>, id: u64, aim: &Aim, prize: Prize, floors: &[u6
             .note(format_args!("task {id} holds {}", guard.token()));
     }
     let longest = world.longest_ttl.as_millis() as u64;
-    let time = if rng.chance(70) {
+    let time = if rng.chance(50) {
         rng.millis(0..60)
     } else {
         rng.millis(0..longest * 2)

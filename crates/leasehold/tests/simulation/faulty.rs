@@ -39,6 +39,12 @@ impl Weather {
         longest: Duration::ZERO,
     };
 
+    /// Nothing gets through.
+    pub(crate) const CUT: Self = Self {
+        lost_requests: 100,
+        ..Self::FINE
+    };
+
     pub(crate) fn bad(rng: &mut Rng, shortest_ttl: Duration) -> Self {
         Self {
             lost_requests: rng.below(12),
@@ -46,7 +52,7 @@ impl Weather {
             refused: rng.below(8),
             repeated: rng.below(20),
             late: rng.below(100),
-            longest: shortest_ttl * [5, 20, 50, 90][rng.index(4)] / 100,
+            longest: shortest_ttl * [5, 15, 30, 90][rng.index(4)] / 100,
         }
     }
 }
@@ -148,8 +154,8 @@ impl Faulty {
         };
         let dice = rng.below(100);
         let lost_request = dice < weather.lost_requests;
-        let lost_reply = dice >= 30 && dice - 30 < weather.lost_replies;
-        let refused = dice >= 60 && dice - 60 < weather.refused;
+        let lost_reply = (30..30 + weather.lost_replies).contains(&dice);
+        let refused = (60..60 + weather.refused).contains(&dice);
         let (deliveries, end) = match (lost_request, lost_reply, refused) {
             (true, _, _) => (0, failure),
             (_, true, _) => (deliveries, failure),

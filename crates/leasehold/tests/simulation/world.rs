@@ -60,14 +60,16 @@ async fn run(mut rng: Rng, plan: Plan) -> Outcome {
         Some(broken) => broken(store.clone()),
         None => store.clone(),
     };
-    let network = Faulty::new(engine, rng.fork());
     let is_rough = rng.chance(25);
-    let mut sessions = Vec::new();
+    let (mut sessions, mut networks) = (Vec::new(), Vec::new());
     let mut ttls = Vec::new();
     for _ in 0..2 + rng.below(3) {
         let ttl = rng.millis(300..2000);
         ttls.push(ttl);
-        sessions.push(Session::with_engine(network.clone(), ttl).await.unwrap());
+        let network = Faulty::new(engine.clone(), rng.fork());
+        let session = Session::with_engine(network.clone(), ttl).await;
+        sessions.push(session.unwrap());
+        networks.push(network);
     }
     let world = Arc::new(World {
         sessions,
@@ -76,13 +78,21 @@ async fn run(mut rng: Rng, plan: Plan) -> Outcome {
         ledger: Ledger::new(is_rough, plan.prints),
         is_ending: AtomicBool::new(false),
     });
-    network.set(Weather::bad(&mut rng, *ttls.iter().min().unwrap()));
+    let weather = Weather::bad(&mut rng, *ttls.iter().min().unwrap());
+    networks.iter().for_each(|network| network.set(weather));
     let mut clients = JoinSet::new();
     for id in 0..3 + rng.below(6) {
         clients.spawn(client(world.clone(), id, rng.fork()));
     }
-    trouble(&world, &store, is_rough, &mut rng).await;
-    network.set(Weather::FINE);
+    let cutting = cut(networks.clone(), weather, world.longest_ttl, rng.fork());
+    tokio::select! {
+        biased;
+        () = trouble(&world, &store, is_rough, &mut rng) => {}
+        () = cutting => {}
+    }
+    networks
+        .iter()
+        .for_each(|network| network.set(Weather::FINE));
     world.ledger.note(format_args!("fine weather"));
     world.is_ending.store(true, Ordering::Relaxed);
     settle(&world, &store, clients).await;
@@ -122,6 +132,18 @@ async fn trouble(world: &Arc<World>, store: &Arc<Memory>, is_rough: bool, rng: &
         }
     }
     while closing.join_next().await.is_some() {}
+}
+
+/// Cuts one session off from the store, over and over, for about a ttl.
+async fn cut(networks: Vec<Arc<Faulty>>, weather: Weather, ttl: Duration, mut rng: Rng) {
+    let ttl = u64::try_from(ttl.as_millis()).unwrap();
+    loop {
+        tokio::time::sleep(rng.millis(0..ttl * 2)).await;
+        let network = &networks[rng.index(networks.len())];
+        network.set(Weather::CUT);
+        tokio::time::sleep(rng.millis(ttl / 4..ttl * 2)).await;
+        network.set(weather);
+    }
 }
 
 async fn break_lock(world: &World, store: &Memory, name: &str) {

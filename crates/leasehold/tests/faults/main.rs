@@ -1,0 +1,66 @@
+//! The session under single faults, chosen by hand: what the simulation or a
+//! careful reader once found.
+
+#![allow(clippy::unwrap_used, reason = "tests; the helpers too")]
+
+#[path = "../simulation/faulty.rs"]
+#[allow(dead_code, reason = "the simulation uses the rest")]
+mod faulty;
+#[path = "../simulation/rng.rs"]
+#[allow(dead_code, reason = "the simulation uses the rest")]
+mod rng;
+
+mod closing;
+mod late;
+mod loss;
+mod silence;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use faulty::{End, Fate, Faulty};
+use leasehold::engine::{Cause, ClaimRef, Engine};
+use leasehold::{Memory, Name, Session};
+use rng::Rng;
+
+const TTL: Duration = Duration::from_secs(1);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+async fn on_a_network() -> (Arc<Memory>, Arc<Faulty>, Session) {
+    let store = Memory::new();
+    let network = Faulty::new(store.clone(), Rng::new(1));
+    let session = Session::with_engine(network.clone(), TTL).await.unwrap();
+    (store, network, session)
+}
+
+async fn break_lock(store: &Memory, name: &str) {
+    let name = Name::new(name).unwrap();
+    for id in store.holders_of(&name) {
+        let claim = ClaimRef {
+            name: name.clone(),
+            id,
+        };
+        let cause = Cause::Evicted {
+            by: "ann",
+            reason: "stuck",
+        };
+        store.withdraw(&claim, cause).await.unwrap();
+    }
+}
+
+/// Renewals that nobody answers, for a ttl.
+fn cut_renewals(network: &Faulty) {
+    for _ in 0..5 {
+        network.next(
+            "renew",
+            Fate {
+                deliveries: 0,
+                end: End::Silence,
+                ..Fate::SWIFT
+            },
+        );
+    }
+}
