@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use crate::attempt::Attempt;
 use crate::backoff;
 use crate::clock::Moment;
@@ -53,6 +55,15 @@ pub(crate) async fn acquire(
     want: &Want,
     patience: Patience,
 ) -> Result<Option<Guard>> {
+    let span = tracing::debug_span!("acquire", lock = %want.name, token = tracing::field::Empty);
+    let guard = get(anchor, want, patience).instrument(span.clone()).await?;
+    if let Some(guard) = &guard {
+        span.record("token", guard.token().get());
+    }
+    Ok(guard)
+}
+
+async fn get(anchor: &Arc<Anchor>, want: &Want, patience: Patience) -> Result<Option<Guard>> {
     let core = &anchor.core;
     let asked = core.clock.now();
     // Only where there is one holder at a time can tasks take turns on a claim.

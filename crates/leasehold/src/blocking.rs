@@ -136,6 +136,16 @@ impl Session {
         self.session.promises()
     }
 
+    /// Who makes this session's claims.
+    pub fn owner(&self) -> &Owner {
+        self.session.owner()
+    }
+
+    /// How long the store keeps our claims without a renewal.
+    pub fn ttl(&self) -> Duration {
+        self.session.ttl()
+    }
+
     /// Closes the session; see [`crate::Session::close`].
     ///
     /// # Errors
@@ -230,6 +240,20 @@ impl Mutex {
 }
 
 impl RwLock {
+    /// Ends every hold after this time.
+    #[must_use]
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.lock = self.lock.max_hold(longest);
+        self
+    }
+
+    /// Ends every hold with its `most`-th renewal.
+    #[must_use]
+    pub fn max_renewals(mut self, most: u32) -> Self {
+        self.lock = self.lock.max_renewals(most);
+        self
+    }
+
     /// Waits to read.
     ///
     /// # Errors
@@ -280,6 +304,20 @@ impl RwLock {
 }
 
 impl Semaphore {
+    /// Ends every hold after this time.
+    #[must_use]
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.lock = self.lock.max_hold(longest);
+        self
+    }
+
+    /// Ends every hold with its `most`-th renewal.
+    #[must_use]
+    pub fn max_renewals(mut self, most: u32) -> Self {
+        self.lock = self.lock.max_renewals(most);
+        self
+    }
+
     /// Waits for a permit.
     ///
     /// # Errors
@@ -304,6 +342,22 @@ impl Semaphore {
         self.tried(self.lock.try_acquire())
     }
 
+    /// Several permits if there are that many now.
+    ///
+    /// # Errors
+    /// As for [`crate::Semaphore::try_acquire_many`].
+    pub fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard>> {
+        self.tried(self.lock.try_acquire_many(permits))
+    }
+
+    /// Waits for several permits for at most this long.
+    ///
+    /// # Errors
+    /// As for [`crate::Semaphore::acquire_many_within`].
+    pub fn acquire_many_within(&self, permits: u32, longest: Duration) -> Result<Guard> {
+        self.guard(self.lock.acquire_many_within(permits, longest))
+    }
+
     /// Waits for a permit for at most this long.
     ///
     /// # Errors
@@ -314,6 +368,13 @@ impl Semaphore {
 }
 
 impl Reentrant {
+    /// Ends every hold after this time.
+    #[must_use]
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.lock = self.lock.max_hold(longest);
+        self
+    }
+
     /// Waits for the lock, or enters it again.
     ///
     /// # Errors
@@ -413,6 +474,16 @@ impl Guard {
     /// How long the lock is certainly held; see [`crate::Guard::valid_for`].
     pub fn valid_for(&self) -> Duration {
         self.guard.valid_for()
+    }
+
+    /// How long it took to get the lock.
+    pub fn waited(&self) -> Duration {
+        self.guard.waited()
+    }
+
+    /// How long the lock has been held.
+    pub fn held(&self) -> Duration {
+        self.guard.held()
     }
 
     /// Waits until the lock is lost and says why.

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tracing::Instrument;
 
 use crate::engine::{Cause, Withdrawn};
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -194,12 +195,12 @@ impl Guard {
         let Some((claim, turn)) = pass_on(stake) else {
             return Ok(());
         };
-        let withdrawal = Withdrawal::new(claim, turn);
-        self.withdraw(Leaving {
+        let span = tracing::debug_span!("release", lock = self.name(), token = %self.token());
+        let leaving = Leaving {
             hold: self.hold.clone(),
-            withdrawal: Some(withdrawal),
-        })
-        .await
+            withdrawal: Some(Withdrawal::new(claim, turn)),
+        };
+        self.withdraw(leaving).instrument(span).await
     }
 
     async fn withdraw(&self, mut leaving: Leaving) -> Result<()> {

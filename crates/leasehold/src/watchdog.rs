@@ -8,6 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use crate::backoff;
 use crate::clock::{Clock, Moment};
 use crate::core::{Core, Settings, Term};
@@ -113,9 +115,11 @@ async fn keep(core: &Core, term: &Arc<Term>, mut clock: LeaseClock) -> Option<Lo
 type Answer = (Moment, Option<Result<Renewal>>);
 
 async fn renew(core: &Core, lease: Lease, sent: Moment, limit: Duration) -> Answer {
-    let answer = tokio::time::timeout(limit, core.engine.renew(&lease))
-        .await
-        .ok();
+    let request = core
+        .engine
+        .renew(&lease)
+        .instrument(tracing::debug_span!("renew", ?lease));
+    let answer = tokio::time::timeout(limit, request).await.ok();
     let outcome = match &answer {
         Some(Ok(Renewal::Renewed { .. })) => "renewed",
         Some(Ok(Renewal::LeaseGone)) => "gone",

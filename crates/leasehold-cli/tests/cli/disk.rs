@@ -71,3 +71,21 @@ fn a_read_only_disk_is_denied() {
     assert_eq!(done.stdout, "read-only: 77\n", "{}", done.stderr);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
 }
+
+#[test]
+fn a_file_system_whose_locks_may_not_hold_is_refused() {
+    let world = World::new();
+    let script = r#"
+        mount -t tmpfs tmpfs "$1"
+        mkdir "$1/local" "$1/remote"
+        bindfs "$1/local" "$1/remote"
+        code=0; leasehold --url "sqlite:$1/remote/locks.db" run x -- echo ran || code=$?
+        echo "remote: $code, $(ls "$1/local" | wc -l) files"
+        umount "$1/remote"
+    "#;
+    let Some(done) = mounted(&world, script) else {
+        return;
+    };
+    assert_eq!(done.stdout, "remote: 78, 0 files\n", "{}", done.stderr);
+    assert!(done.stderr.contains("is on fuse"), "{}", done.stderr);
+}
