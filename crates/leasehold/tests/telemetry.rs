@@ -1,5 +1,7 @@
 //! What a program that listens gets to see: counters, histograms and spans.
 
+#![allow(clippy::unwrap_used, reason = "tests; the helpers too")]
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
