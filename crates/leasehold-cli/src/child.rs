@@ -7,13 +7,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, exit};
+use std::process::{Command, ExitStatus, exit};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg, raise};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{AccessFlags, Pid, access, getppid};
 use tokio::signal::unix::{self, SignalKind};
 
@@ -39,6 +39,7 @@ pub(crate) struct Child {
     /// The process, and the group that it leads.
     pub(crate) group: Pid,
     leads_group: bool,
+    process: std::process::Child,
     changes: unix::Signal,
 }
 
@@ -46,8 +47,8 @@ pub(crate) struct Child {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Exited(u8),
-    /// A signal ended it.
-    Killed(Signal),
+    /// A signal ended it: its number, because the real-time ones have no name.
+    Killed(i32),
     Stopped(Signal),
 }
 
@@ -75,12 +76,13 @@ impl Child {
         let failed = |error| Failure::system("start the command", error);
         // Caught before the start, so that no end goes unseen.
         let changes = unix::signal(SignalKind::child()).map_err(failed)?;
-        let child = command.spawn().map_err(failed)?;
+        let process = command.spawn().map_err(failed)?;
         let pid =
-            i32::try_from(child.id()).map_err(|_| failed(io::ErrorKind::InvalidData.into()))?;
+            i32::try_from(process.id()).map_err(|_| failed(io::ErrorKind::InvalidData.into()))?;
         Ok(Self {
             group: Pid::from_raw(pid),
             leads_group,
+            process,
             changes,
         })
     }
@@ -102,18 +104,27 @@ impl Child {
     /// Waits until something happens to the command. Safe to cancel.
     pub(crate) async fn change(&mut self) -> Change {
         loop {
-            let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-            match waitpid(self.group, Some(flags)) {
-                Ok(WaitStatus::Exited(_, code)) => {
-                    return Change::Exited(u8::try_from(code).unwrap_or(u8::MAX));
-                }
-                Ok(WaitStatus::Signaled(_, signal, _)) => return Change::Killed(signal),
-                Ok(WaitStatus::Stopped(_, signal)) => return Change::Stopped(signal),
+            match self.process.try_wait() {
+                Ok(Some(status)) => return Change::end(status),
+                Ok(None) => {}
                 // Somebody else has waited for it: there is nothing to learn.
-                Err(Errno::ECHILD) => return Change::Exited(exit::BUG),
-                _ => {}
+                Err(_) => return Change::Exited(exit::BUG),
+            }
+            let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WSTOPPED;
+            if let Ok(WaitStatus::Stopped(_, signal)) = waitid(Id::Pid(self.group), flags) {
+                return Change::Stopped(signal);
             }
             self.changes.recv().await;
+        }
+    }
+}
+
+impl Change {
+    fn end(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Exited(u8::try_from(code).unwrap_or(u8::MAX)),
+            (None, Some(signal)) => Self::Killed(signal),
+            (None, None) => Self::Exited(exit::BUG),
         }
     }
 }

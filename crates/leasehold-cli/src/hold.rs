@@ -90,7 +90,8 @@ async fn keep(
     };
     let failure = Failure::from(error);
     if failure.code == exit::LOST {
-        print::json_line(&json!({ "name": name, "token": token, "lost": failure.message }))?;
+        // The exit code says it too, also if nobody reads this any more.
+        let _ = print::json_line(&json!({ "name": name, "token": token, "lost": failure.message }));
     }
     Err(failure)
 }

@@ -26,6 +26,7 @@ mod watch;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use nix::sys::signal::SigSet;
 
 use crate::args::{Arguments, Command};
 use crate::exit::Failure;
@@ -52,6 +53,9 @@ fn main() {
 }
 
 fn for_people() -> u8 {
+    // Some parents hand their own mask down. With SIGCHLD blocked we would never
+    // hear of the command's end and keep the lock for ever.
+    let _ = SigSet::all().thread_unblock();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return no_arguments(&error),

@@ -60,7 +60,8 @@ impl Report {
     fn of(change: Change) -> Self {
         match change {
             Change::Exited(code) => Self::new(Outcome::ChildExit, code),
-            Change::Killed(signal) | Change::Stopped(signal) => Self::signalled(signal),
+            Change::Killed(signal) => Self::new(Outcome::Signal, exit::signalled(signal)),
+            Change::Stopped(signal) => Self::signalled(signal),
         }
     }
 

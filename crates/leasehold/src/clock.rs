@@ -9,6 +9,8 @@
 //! the rest the resource's fence is the only answer.
 
 use std::ops::{Add, Sub};
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 #[cfg(target_os = "linux")]
@@ -77,7 +79,11 @@ impl Clock {
     pub(crate) async fn sleep_until(self, moment: Moment) {
         match self {
             Self::Boot => sleep_until_boot_time(moment).await,
-            Self::Runtime(start) => tokio::time::sleep_until(start + moment.0).await,
+            Self::Runtime(start) => match start.checked_add(moment.0) {
+                Some(instant) => tokio::time::sleep_until(instant).await,
+                // No clock gets there.
+                None => std::future::pending().await,
+            },
         }
     }
 }
@@ -114,7 +120,8 @@ fn process_start() -> std::time::Instant {
 /// machine resumes; without one, looks at the clock ten times a second.
 async fn sleep_until_boot_time(moment: Moment) {
     #[cfg(target_os = "linux")]
-    if let Ok(timer) = kernel_timer(moment)
+    if let Some(_one) = OneOfFew::take()
+        && let Ok(timer) = kernel_timer(moment)
         && timer.readable().await.is_ok()
     {
         return;
@@ -125,6 +132,32 @@ async fn sleep_until_boot_time(moment: Moment) {
             return;
         }
         tokio::time::sleep(left.min(Duration::from_millis(100))).await;
+    }
+}
+
+/// How many kernel timers the process has at once: each needs a descriptor, and
+/// a thousand waits must not take those of the program.
+#[cfg(target_os = "linux")]
+const FEW: usize = 64;
+#[cfg(target_os = "linux")]
+static TIMERS: AtomicUsize = AtomicUsize::new(0);
+
+#[cfg(target_os = "linux")]
+struct OneOfFew;
+
+#[cfg(target_os = "linux")]
+impl OneOfFew {
+    fn take() -> Option<Self> {
+        let more = |taken| (taken < FEW).then_some(taken + 1);
+        let taken = TIMERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.ok().map(|_| Self)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for OneOfFew {
+    fn drop(&mut self) {
+        TIMERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -175,6 +208,34 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(5), sleep)
             .await
             .expect("the moment has passed");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_thousand_sleeps_need_few_descriptors() {
+        let moment = boot_time() + Duration::from_millis(300);
+        let sleeps = (0..1000).map(|_| Clock::Boot.sleep_until(moment));
+        let all = futures_util::future::join_all(sleeps);
+        let timers = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let names = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+            names
+                .filter(|name| name.ends_with("anon_inode:[timerfd]"))
+                .count()
+        };
+        let (_, timers) = tokio::join!(all, timers);
+        assert!(timers <= FEW, "{timers}");
+        assert!(boot_time() >= moment);
+    }
+
+    #[tokio::test]
+    async fn a_sleep_until_the_end_of_time_does_not_end_or_panic() {
+        for clock in [Clock::Boot, Clock::runtime()] {
+            let end = clock.now() + Duration::MAX;
+            let sleep = tokio::time::timeout(Duration::from_millis(20), clock.sleep_until(end));
+            sleep.await.expect_err("the end of time has not come");
+        }
     }
 
     #[tokio::test(start_paused = true)]

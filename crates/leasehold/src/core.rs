@@ -186,12 +186,14 @@ impl Core {
     pub(crate) fn lose_gone(&self, gone: GoneClaim) {
         let mut holds = self.holds();
         let hold = holds.by_claim.get(&gone.id).and_then(Weak::upgrade);
-        let Some(hold) = hold else {
-            holds.gone.insert(gone.id, gone);
-            return;
-        };
+        // Kept in any case: the claim may be handed over while we tell the hold
+        // that we found, and the store tells us only once.
+        holds.gone.insert(gone.id, gone.clone());
         drop(holds);
-        hold.lose(gone.lost, gone.note);
+        let id = gone.id;
+        if hold.is_some_and(|hold| hold.lose(gone.lost, gone.note)) {
+            self.holds().gone.remove(&id);
+        }
     }
 
     /// Ends the holds that have reached their limit and says when the next one

@@ -190,25 +190,28 @@ impl Hold {
 
     /// Declares the hold lost. What it had is given up at once, also if the
     /// guard is never dropped: others of this process are waiting behind it.
-    pub(crate) fn lose(&self, lost: Lost, note: Option<String>) {
+    /// Says whether it had anything, so that nobody else has it now.
+    pub(crate) fn lose(&self, lost: Lost, note: Option<String>) -> bool {
         // Under one lock with the stake: a hold is either given back or lost,
         // so that a claim is neither handed on after its loss nor forgotten.
         let mut held = self.held_stake();
         if self.lost.set(Loss { lost, note }).is_err() {
-            return;
+            return false;
         }
         let stake = held.take();
         drop(held);
         telemetry::lost(self.core().scheme, lost);
         tracing::warn!(lock = %self.claim.name, token = %self.fence.token, %lost, "lock lost");
         self.told.notify_waiters();
-        if let Some(Stake { claim, turn }) = stake {
-            self.core().deregister(self.claim.id, self);
-            if let Some(turn) = turn {
-                turn.pass_empty();
-            }
-            self.core().send(Errand::withdraw(claim, None));
+        let Some(Stake { claim, turn }) = stake else {
+            return false;
+        };
+        self.core().deregister(self.claim.id, self);
+        if let Some(turn) = turn {
+            turn.pass_empty();
         }
+        self.core().send(Errand::withdraw(claim, None));
+        true
     }
 
     pub(crate) fn is_limited(&self) -> bool {
@@ -259,5 +262,31 @@ impl Hold {
 
     fn held_stake(&self) -> MutexGuard<'_, Option<Stake>> {
         self.stake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::GoneClaim;
+
+    /// The news finds the old hold at the moment in which its claim goes over to
+    /// the next task.
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_is_broken_while_it_is_handed_over_is_lost_to_the_next() {
+        let session = crate::connect("memory:").await.unwrap();
+        let core = session.core();
+        let guard = session.mutex("x").lock().await.unwrap();
+        let old = guard.hold();
+        let stake = old.leave().unwrap();
+        core.register(old.claim.id, old);
+        core.lose_gone(GoneClaim {
+            id: old.claim.id,
+            lost: Lost::Evicted,
+            note: None,
+        });
+        let (anchor, now) = (old.anchor.clone(), core.clock.now());
+        let new = Hold::new(anchor, stake, Limits::default(), now);
+        assert_eq!(new.lost(), Some(Lost::Evicted));
     }
 }

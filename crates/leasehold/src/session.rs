@@ -206,8 +206,9 @@ impl Session {
     pub async fn close(self) {
         let (done, heard) = oneshot::channel();
         self.anchor.core.close(Some(done));
-        // An error means that the session is closed already.
-        let _ = heard.await;
+        // An error means that the session is closed already. The runtime that
+        // the session lives on may be at a standstill, so we count ourselves.
+        let _ = tokio::time::timeout(self.ttl(), heard).await;
     }
 }
 

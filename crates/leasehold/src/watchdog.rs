@@ -30,9 +30,11 @@ pub(crate) async fn watchdog(core: Arc<Core>, mut term: Arc<Term>, mut clock: Le
         };
         tracing::warn!(%lost, "lease lost; opening a new one");
         term.end();
-        core.phases.enter(Phase::Between);
         core.lose_all(lost);
+        // Before the phase: whoever closes the session then finds this lease
+        // either in the phase or already with the reaper.
         core.send(Errand::Close(term.lease));
+        core.phases.enter(Phase::Between);
         let Some((lease, renewed)) = reopen(&core).await else {
             return;
         };

@@ -49,6 +49,33 @@ fn a_signal_that_our_parent_ignores_stays_ignored() {
     assert_eq!((done.code, done.stdout.trim()), (0, "alive"), "{done:?}");
 }
 
+/// They have numbers but no names.
+#[test]
+fn a_command_that_a_real_time_signal_ends_frees_the_lock() {
+    let world = World::new();
+    let running = world.start(&["run", "x", "sh", "-c", "kill -40 $$"]);
+    assert_eq!(running.done().code, 128 + 40);
+    world.until_claims("x", 0, 0);
+}
+
+#[test]
+fn signals_that_our_parent_blocks_reach_us_all_the_same() {
+    let world = World::new();
+    // The standard library would clear the mask of what it starts.
+    let block = "use POSIX; my $all = POSIX::SigSet->new; $all->fillset;
+        sigprocmask(SIG_BLOCK, $all); exec @ARGV";
+    let mut perl = std::process::Command::new("perl");
+    perl.args(["-e", block, env!("CARGO_BIN_EXE_leasehold"), "run", "x"])
+        .args(["sh", "-c", "echo $$ > pid; exec sleep 60"])
+        .env("LEASEHOLD_URL", world.url())
+        .current_dir(world.path(""));
+    let running = Running::of(&mut perl);
+    let pid = world.pid("pid");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.done().code, 128 + Signal::SIGTERM as i32);
+    until_dead(pid);
+}
+
 #[test]
 fn killing_leasehold_kills_the_command_and_its_children_before_the_lock_is_free() {
     let world = World::new();

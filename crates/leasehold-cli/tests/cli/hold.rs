@@ -65,6 +65,15 @@ fn a_lost_hold_prints_a_second_line_and_is_76() {
 }
 
 #[test]
+fn a_lost_hold_is_76_also_if_nobody_reads_its_output() {
+    let world = World::new();
+    let (mut running, _) = holding(&world, &["hold", "x"]);
+    drop(running.child().stdout.take());
+    assert_eq!(world.run(&["break", "x", "--reason", "because"]).code, 0);
+    assert_eq!(running.done().code, 76);
+}
+
+#[test]
 fn a_hold_ends_at_its_limit() {
     let world = World::new();
     let (running, _) = holding(&world, &["hold", "--max-hold", "200ms", "x"]);

@@ -96,3 +96,17 @@ async fn closing_does_not_wait_for_withdrawals_that_hang() {
     assert!(asked.elapsed() < ms(100), "{:?}", asked.elapsed());
     assert_eq!(store.claim_count(), 0);
 }
+
+/// The reaper cannot run there, and the store lets go by itself.
+#[test]
+fn closing_ends_with_the_ttl_though_the_sessions_runtime_stands_still() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let (home, abroad) = (runtime(), runtime());
+    let session = home.block_on(leasehold::connect("memory:?ttl=100ms"));
+    let closing = session.unwrap().close();
+    let closed = abroad.block_on(async { tokio::time::timeout(ms(20_000), closing).await });
+    closed.expect("the ttl has long passed");
+}
