@@ -89,11 +89,22 @@ impl Child {
 
     /// Sends the signal to every process of the group.
     pub(crate) fn signal(&self, signal: Signal) {
-        let _ = if self.leads_group {
+        // Whoever is gone needs no signal, and nobody waits for it to work.
+        let _ = self.send(signal);
+    }
+
+    /// Kills every process of the group; `false` if the system does not let us,
+    /// as with a command that became another user.
+    pub(crate) fn kill(&self) -> bool {
+        self.send(Signal::SIGKILL) != Err(Errno::EPERM)
+    }
+
+    fn send(&self, signal: Signal) -> nix::Result<()> {
+        if self.leads_group {
             killpg(self.group, signal)
         } else {
             kill(self.group, signal)
-        };
+        }
     }
 
     /// Whether a process of the group is left.

@@ -310,6 +310,12 @@ async fn inside(
     mut signals: Signals,
     console: Console,
 ) -> Result<Report, Failure> {
+    if args.claim.max_hold.is_some() {
+        return Err(Failure::usage(format!(
+            "{} is held by the leasehold run around this one: give --max-hold to that one",
+            held.name
+        )));
+    }
     console.detail(&format!(
         "{} is held by the leasehold run around this one",
         held.name

@@ -89,15 +89,13 @@ impl Supervision<'_> {
     /// The lock is lost: another may hold it at any moment.
     fn lost(&self) -> String {
         let ignore = self.on_lost == OnLost::Ignore;
-        if !ignore {
-            self.child.signal(Signal::SIGKILL);
-        }
+        let is_killed = !ignore && self.child.kill();
         let why = self.guard.check().err();
         let why = why.as_ref().map_or("it is gone", |error| error.why());
-        let then = if ignore {
-            "was left to run on"
-        } else {
-            "was killed"
+        let then = match (ignore, is_killed) {
+            (true, _) => "was left to run on",
+            (false, true) => "was killed",
+            (false, false) => "could not be killed: it runs as another user",
         };
         self.console
             .event(&json!({ "event": "lost", "name": self.guard.name(), "why": why }));

@@ -11,7 +11,7 @@ use crate::backoff;
 use crate::clock::Moment;
 use crate::core::{Anchor, Core, Term};
 use crate::engine::Standing;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::hold::{Claim, Hold, Limits, Stake};
 use crate::local::{Local, Place, Turn};
@@ -139,7 +139,7 @@ async fn seek(
                     return Ok(Some(claim));
                 }
             }
-            Ok(Ok(Standing::Waiting { .. })) => outage = Outage::default(),
+            Ok(Ok(Standing::Waiting { .. })) => outage = Outage::heard(),
             Ok(Ok(Standing::Busy)) => {
                 seat.take().into_iter().for_each(Attempt::dissolve);
                 return Ok(None);
@@ -165,7 +165,10 @@ async fn seek(
                 return Err(error);
             }
             Err(Interrupt::TermOver) => *seat = None,
-            Err(interrupt) => return Err(interrupt.into_error(core, want, outage.error)),
+            Err(interrupt) => {
+                let trouble = outage.trouble(want);
+                return Err(interrupt.into_error(core, want, trouble));
+            }
         }
     }
 }
@@ -269,9 +272,29 @@ struct Outage {
     since: Option<Moment>,
     pauses: u32,
     error: Option<Error>,
+    /// The store has told us our place.
+    is_heard: bool,
 }
 
 impl Outage {
+    /// None: the store has just answered.
+    fn heard() -> Self {
+        Self {
+            is_heard: true,
+            ..Self::default()
+        }
+    }
+
+    /// Why the wait was in vain, if that is not simply others.
+    fn trouble(self, want: &Want) -> Option<Error> {
+        if self.error.is_some() || self.is_heard {
+            return self.error;
+        }
+        let why = "the store did not answer in time";
+        let error = Error::new(ErrorKind::Unavailable, doing(want), why);
+        Some(error.effect_is(Effect::Unknown))
+    }
+
     fn note(&mut self, core: &Core, error: Error) {
         self.since.get_or_insert(core.clock.now());
         self.error = Some(error);

@@ -42,6 +42,17 @@ fn a_nested_run_knows_the_store_however_it_is_spelled() {
 }
 
 #[test]
+fn a_nested_run_cannot_limit_the_hold_of_the_outer_one() {
+    let world = World::new();
+    let done = world.run(&["run", "x", SELF, "run", "--max-hold", "5s", "x", "true"]);
+    assert_eq!(done.code, 64, "{done:?}");
+    assert!(
+        done.stderr.contains("give --max-hold to that one"),
+        "{done:?}"
+    );
+}
+
+#[test]
 fn a_nested_run_on_another_store_takes_another_lock() {
     let world = World::new();
     let fence = format!(

@@ -63,6 +63,23 @@ async fn a_wait_without_a_deadline_gives_up_on_a_store_that_never_answers() {
     assert_eq!(error.effect(), Effect::Unknown);
 }
 
+/// "Held elsewhere" would be a guess.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_before_the_first_answer_does_not_blame_others() {
+    let (_, network, session) = on_a_network().await;
+    network.next(
+        "enqueue",
+        Fate {
+            deliveries: 0,
+            end: End::Silence,
+            ..Fate::SWIFT
+        },
+    );
+    let error = session.mutex("x").lock_within(ms(20)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(error.effect(), Effect::Unknown);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_never_answered_is_repeated() {
     let (store, network, session) = on_a_network().await;
