@@ -7,8 +7,11 @@ use ::redis::{Msg, PushInfo, PushKind};
 use tokio::sync::Notify;
 
 use super::keys::{inbox, unhex};
-use crate::clock::{Moment, boot_time};
+use crate::clock::Moment;
 use crate::engine::{ClaimRef, Lease, LeaseId, Owner, Ticket, TicketId};
+
+/// How a message to ourselves starts; when it was sent follows.
+const ALIVE: &str = "alive ";
 
 /// A lease of ours.
 #[derive(Debug)]
@@ -107,12 +110,11 @@ pub(super) struct Inbox {
     proof: Mutex<Proof>,
 }
 
-/// How long it is certain that no message was missed.
+/// How long it is certain that no message was missed: until when our own
+/// messages to ourselves arrived.
 #[derive(Debug, Default)]
 struct Proof {
-    /// Counts the connections that were lost.
-    losses: u64,
-    /// When the last request left that came back over the same connection.
+    asked: Option<Moment>,
     proven: Option<Moment>,
 }
 
@@ -180,12 +182,8 @@ impl Inbox {
     pub(super) fn take_in(&self, push: PushInfo) {
         match push.kind {
             PushKind::Disconnection => {
-                let mut proof = lock(&self.proof);
-                proof.losses += 1;
-                proof.proven = None;
-                drop(proof);
-                let claims: Vec<_> = lock(&self.claims).values().cloned().collect();
-                claims.iter().for_each(|mine| mine.bell.notify_one());
+                *lock(&self.proof) = Proof::default();
+                self.ring_all();
             }
             PushKind::Message => {
                 if let Some(message) = Msg::from_push_info(push) {
@@ -205,6 +203,10 @@ impl Inbox {
             if let Some(open) = leases.values().find(|open| inbox(open.lease.id) == channel) {
                 open.news.notify_one();
             }
+        } else if let Some(sent) = message.strip_prefix(ALIVE) {
+            let sent = sent.parse().ok().map(Moment::from_nanos);
+            let proven = &mut lock(&self.proof).proven;
+            *proven = (*proven).max(sent);
         } else if let Some((ticket, order)) = granted(message)
             && let Some(mine) = self.claim(ticket)
         {
@@ -213,29 +215,28 @@ impl Inbox {
         }
     }
 
-    pub(super) fn losses(&self) -> u64 {
-        lock(&self.proof).losses
+    /// Whoever waits looks: a message may have been missed.
+    pub(super) fn ring_all(&self) {
+        let claims: Vec<_> = lock(&self.claims).values().cloned().collect();
+        claims.iter().for_each(|mine| mine.bell.notify_one());
     }
 
-    /// A request that left at `sent` has come back, and so has every message
-    /// from before, unless the connection was lost meanwhile.
-    pub(super) fn prove(&self, sent: Moment, losses: u64) {
-        let mut proof = lock(&self.proof);
-        if proof.losses == losses {
-            proof.proven = Some(sent);
-        }
+    /// A message to ourselves is about to leave; returns its text.
+    pub(super) fn asks(&self, now: Moment) -> String {
+        lock(&self.proof).asked = Some(now);
+        format!("{ALIVE}{}", now.nanos())
+    }
+
+    /// When the last message to ourselves left, unless the connection was lost
+    /// since.
+    pub(super) fn asked(&self) -> Option<Moment> {
+        lock(&self.proof).asked
     }
 
     /// Whether no message from before that moment can have been missed.
     pub(super) fn is_proven(&self, since: Moment) -> bool {
-        lock(&self.proof)
-            .proven
-            .is_some_and(|proven| proven >= since)
-    }
-
-    pub(super) fn proven_at(&self) -> Moment {
         let proven = lock(&self.proof).proven;
-        proven.unwrap_or_else(boot_time)
+        proven.is_some_and(|proven| proven >= since)
     }
 }
 
@@ -249,4 +250,48 @@ fn granted(message: &str) -> Option<(TicketId, u64)> {
 /// panic runs while one is taken.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+
+    #[test]
+    fn a_grant_counts_for_the_order_that_the_claim_has() {
+        let inbox = Inbox::default();
+        let mine = inbox.admit(&Ticket {
+            claim: ClaimRef {
+                name: Name::new("x").unwrap(),
+                id: TicketId(7),
+            },
+            lease: LeaseId(1),
+            holder: 0,
+            capacity: 1,
+            weight: 1,
+            waits: true,
+            label: None,
+        });
+        inbox.read("lh:inbox:1", b"held 00000000000000000000000000000007 32");
+        // Made anew since: the message was for the claim before.
+        mine.waits(64, Moment::from_nanos(0));
+        assert_eq!(mine.granted(), None);
+        inbox.read("lh:inbox:1", b"held 00000000000000000000000000000007 64");
+        assert_eq!(mine.granted(), Some(64));
+    }
+
+    #[test]
+    fn only_our_own_messages_prove_and_a_lost_connection_disproves() {
+        let (inbox, sent) = (Inbox::default(), Moment::from_nanos(5));
+        let text = inbox.asks(sent);
+        assert!(!inbox.is_proven(sent));
+        inbox.read("lh:inbox:1", text.as_bytes());
+        assert!(inbox.is_proven(sent) && !inbox.is_proven(Moment::from_nanos(6)));
+        for garbage in [&b"held x 1"[..], b"alive soon", b"\xff", b""] {
+            inbox.read("lh:inbox:1", garbage);
+        }
+        let (kind, data) = (PushKind::Disconnection, Vec::new());
+        inbox.take_in(PushInfo { kind, data });
+        assert!(!inbox.is_proven(sent));
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::answer::Answer;
 use super::connection::Server;
 use super::inbox::Mine;
-use super::keys::{Keys, hex};
+use super::keys::{Keys, hex, inbox};
 use crate::clock::boot_time;
 use crate::engine::{Lease, Standing, Ticket};
 use crate::error::Result;
@@ -72,22 +72,28 @@ async fn look(server: &Server, mine: &Mine) -> Result<Standing> {
         .ok_or_else(|| super::answer::strange(doing(), &server.label))
 }
 
-/// Keeps proving that messages arrive, as long as a claim of this lease waits.
+/// Keeps proving that messages arrive, as long as a claim of this lease waits:
+/// sends one to ourselves, and subscribes again if it does not come.
+///
+/// A plain `PING` would prove the connection but not the subscription: the
+/// client does not say if it could not subscribe again.
 pub(super) async fn prove(server: &Server, lease: &Lease) {
+    let channel = inbox(lease.id);
     loop {
-        let since = boot_time().since(server.inbox.proven_at());
+        let asked = server.inbox.asked();
+        let since = asked.map_or(PROVE, |asked| boot_time().since(asked));
         tokio::time::sleep(PROVE.saturating_sub(since)).await;
         if !server.inbox.is_anyone_waiting(lease.id) {
             tokio::time::sleep(PROVE).await;
             continue;
         }
-        let (sent, losses) = (boot_time(), server.inbox.losses());
-        let answer: Result<String> = server
-            .ask(&::redis::cmd("PING"), || "listen".to_owned())
-            .await;
-        match answer {
-            Ok(_) => server.inbox.prove(sent, losses),
-            Err(_) => tokio::time::sleep(PROVE).await,
+        if asked.is_some_and(|asked| !server.inbox.is_proven(asked)) {
+            let _ = server.subscribe(&channel).await;
+            server.inbox.ring_all();
         }
+        let mut publish = ::redis::cmd("PUBLISH");
+        publish.arg(&channel).arg(server.inbox.asks(boot_time()));
+        // If it fails the claims that wait find out, each by itself.
+        let _: Result<u64> = server.ask(&publish, || "listen".to_owned()).await;
     }
 }
