@@ -1,14 +1,12 @@
--- Puts a claim at the end of the queue, or finds it there.
+-- Puts a claim at the end of the queue, or finds it there. `enqueue_free.lua` stands before it.
 -- ARGV   1 ticket, 2 capacity, 3 weight, 4 ttl in ms, 5 whether it waits (1 or 0),
 --        6 server time in ms after which it is too late, 7 the rest of the claim's
 --        record: `lease pid host label`, 8 holder
 -- Answer {held, order} | {waiting, order, ahead, watched order or '', ms until that expires}
 --        | {busy} | {conflict, capacity in use} | {late, server time in ms}
 local me, capacity, weight, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-if now > tonumber(ARGV[6]) then return { 'late', text(now) } end
 
 local used, all = 0, true
-local known = redis.call('HMGET', record, 'cap', 'last')
 local in_use = tonumber(known[1])
 if in_use and redis.call('EXISTS', queue) == 1 then
   used, all = settle(in_use, me)

@@ -1,4 +1,4 @@
--- Takes a claim out of its queue and grants what fits now.
+-- Takes a claim out of its queue and grants what fits now. `withdraw_last.lua` stands before it.
 -- KEYS   3 the lock's evictions
 -- ARGV   1 ticket, 2 `by reason` if the claim is broken, else ''
 -- Answer 1 if the claim was there and alive, else 0
