@@ -296,6 +296,24 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "redis")]
+    fn a_redis_url_has_options_of_its_own() {
+        let config = Config::parse("redis://:hunter2@host:7000/2?layout=queue&ttl=5s").unwrap();
+        assert_eq!(config.store.scheme(), "redis");
+        assert!(!format!("{config:?}").contains("hunter2"));
+        assert!(why("redis://host?layout=queu").contains("did you mean queue?"));
+        assert!(why("redis://host?layot=queue").contains("did you mean layout?"));
+        assert!(why("memory:?layout=queue").contains("unknown option"));
+        assert!(why("rediss://host").contains("not supported yet"));
+    }
+
+    #[test]
+    #[cfg(not(feature = "redis"))]
+    fn a_store_that_is_not_compiled_in_names_its_feature() {
+        assert!(why("redis://host").contains("enable the feature `redis`"));
+    }
+
+    #[test]
     fn a_text_without_a_scheme_is_not_repeated() {
         assert!(!why("hunter2").contains("hunter2"));
     }
