@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Memory;
 
 /// The stores that this library knows, whether compiled in or not.
-const SCHEMES: &[&str] = &["memory", "sqlite"];
+const SCHEMES: &[&str] = &["memory", "sqlite", "redis"];
 /// The options that every store has.
 const OPTIONS: &[&str] = &["ttl", "margin", "patience", "label"];
 
@@ -28,8 +28,14 @@ pub(crate) struct Config {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Store {
-    Memory { name: String },
-    Sqlite { path: PathBuf },
+    Memory {
+        name: String,
+    },
+    Sqlite {
+        path: PathBuf,
+    },
+    #[cfg(feature = "redis")]
+    Redis(crate::redis::RedisConfig),
 }
 
 impl Store {
@@ -37,6 +43,31 @@ impl Store {
         match self {
             Self::Memory { .. } => "memory",
             Self::Sqlite { .. } => "sqlite",
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => "redis",
+        }
+    }
+
+    /// The options that this store has beside those of every store.
+    fn options(&self) -> &'static [&'static str] {
+        match self {
+            Self::Memory { .. } | Self::Sqlite { .. } => &[],
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => crate::redis::OPTIONS,
+        }
+    }
+
+    /// Takes in an option of its own.
+    fn set(&mut self, key: &str, _value: &str) -> Result<()> {
+        match (self, key) {
+            #[cfg(feature = "redis")]
+            (Self::Redis(_), "layout") if crate::redis::LAYOUTS.contains(&_value) => Ok(()),
+            #[cfg(feature = "redis")]
+            (Self::Redis(_), "layout") => Err(unknown("layout", _value, crate::redis::LAYOUTS)),
+            (store, _) => {
+                let known = [OPTIONS, store.options()].concat();
+                Err(unknown("option", key, &known))
+            }
         }
     }
 }
@@ -45,7 +76,7 @@ impl Config {
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| no_scheme(url))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let store = Store::parse(scheme, place)?;
+        let mut store = Store::parse(scheme, place)?;
         let mut ttl = DEFAULT_TTL;
         let (mut margin, mut patience) = (None, None);
         let mut label = String::new();
@@ -57,7 +88,7 @@ impl Config {
                 "margin" => margin = Some(duration(key, &value)?),
                 "patience" => patience = Some(duration(key, &value)?),
                 "label" => label = value,
-                _ => return Err(unknown("option", key, OPTIONS)),
+                _ => store.set(key, &value)?,
             }
         }
         let settings =
@@ -89,12 +120,32 @@ impl Config {
             )),
             #[cfg(all(feature = "sqlite", not(target_os = "linux")))]
             Store::Sqlite { .. } => Err(wrong("sqlite: works on Linux only for now")),
+            #[cfg(feature = "redis")]
+            Store::Redis(config) => {
+                let engine = crate::redis::RedisEngine::connect(config.clone()).await?;
+                Ok((Arc::new(engine), Clock::Boot))
+            }
         }
     }
 }
 
 impl Store {
     fn parse(scheme: &str, place: &str) -> Result<Self> {
+        // A password may have anything percent-encoded: Redis reads it itself.
+        match scheme {
+            #[cfg(feature = "redis")]
+            "redis" => {
+                let config = crate::redis::RedisConfig::parse(place);
+                return config.map(Self::Redis).map_err(wrong);
+            }
+            #[cfg(not(feature = "redis"))]
+            "redis" => {
+                let why = "redis: is not compiled in; enable the feature `redis`";
+                return Err(wrong(why));
+            }
+            "rediss" => return Err(wrong("rediss: (TLS) is not supported yet; use redis:")),
+            _ => {}
+        }
         // Both `sqlite:/path` and `sqlite:///path` are in use.
         let place = decode(place.strip_prefix("//").unwrap_or(place))?;
         match scheme {
@@ -235,13 +286,31 @@ mod tests {
     fn a_wrong_url_is_answered_with_the_nearest_right_one() {
         assert!(why("sqlit:x").contains("did you mean sqlite?"));
         assert!(why("sqlite:x?tll=5s").contains("did you mean ttl?"));
-        assert!(why("gopher:x").contains("known are memory, sqlite"));
+        assert!(why("gopher:x").contains("known are memory, sqlite, redis"));
         assert!(why("locks.db").contains("no scheme"));
         assert!(why("sqlite:").contains("names no file"));
         assert!(why("memory:?ttl=0").contains("allowed is 100ms to 1day"));
         assert!(why("memory:?ttl=25h").contains("allowed is 100ms to 1day"));
         assert!(why("memory:?ttl=soon").contains("ttl: \"soon\" is not a duration"));
         assert!(why("memory:?ttl=1s&margin=600ms").contains("at most half"));
+    }
+
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_redis_url_has_options_of_its_own() {
+        let config = Config::parse("redis://:hunter2@host:7000/2?layout=queue&ttl=5s").unwrap();
+        assert_eq!(config.store.scheme(), "redis");
+        assert!(!format!("{config:?}").contains("hunter2"));
+        assert!(why("redis://host?layout=queu").contains("did you mean queue?"));
+        assert!(why("redis://host?layot=queue").contains("did you mean layout?"));
+        assert!(why("memory:?layout=queue").contains("unknown option"));
+        assert!(why("rediss://host").contains("not supported yet"));
+    }
+
+    #[test]
+    #[cfg(not(feature = "redis"))]
+    fn a_store_that_is_not_compiled_in_names_its_feature() {
+        assert!(why("redis://host").contains("enable the feature `redis`"));
     }
 
     #[test]

@@ -48,6 +48,8 @@ mod phase;
 mod promises;
 mod random;
 mod reaper;
+#[cfg(feature = "redis")]
+mod redis;
 mod reentrant;
 mod rwlock;
 mod semaphore;

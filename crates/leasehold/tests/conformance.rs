@@ -1,6 +1,10 @@
 //! Every case on every store. A case that a store does not promise is listed as
 //! ignored, with the reason.
 
+#[cfg(feature = "redis")]
+mod server;
+
+use std::path::Path;
 use std::process::ExitCode;
 
 use leasehold::Promises;
@@ -10,19 +14,49 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// A store to test on: new and empty for every case.
 struct Store {
     name: &'static str,
-    /// The URL of a new one, in a folder that is deleted afterwards.
-    url: fn(folder: &std::path::Path, case: usize) -> String,
+    /// What it needs that this machine lacks, if so.
+    lacks: fn() -> Option<&'static str>,
+    /// A new one, in a folder that is deleted afterwards.
+    start: fn(folder: &Path, case: usize) -> Started,
+}
+
+/// A store to connect to.
+struct Started {
+    url: String,
+    /// Ends the store's server when it is dropped.
+    _server: Option<Box<dyn std::any::Any>>,
+}
+
+impl Started {
+    fn at(url: String) -> Self {
+        Self { url, _server: None }
+    }
 }
 
 const STORES: &[Store] = &[
     Store {
         name: "memory",
-        url: |_, case| format!("memory:case-{case}"),
+        lacks: || None,
+        start: |_, case| Started::at(format!("memory:case-{case}")),
     },
     #[cfg(all(feature = "sqlite", target_os = "linux"))]
     Store {
         name: "sqlite",
-        url: |folder, case| format!("sqlite:{}/case-{case}.db", folder.display()),
+        lacks: || None,
+        start: |folder, case| Started::at(format!("sqlite:{}/case-{case}.db", folder.display())),
+    },
+    #[cfg(feature = "redis")]
+    Store {
+        name: "redis",
+        lacks: server::lacks_redis,
+        start: |folder, _| {
+            let server = server::RedisServer::start(folder, &[]);
+            let url = server.url();
+            Started {
+                url,
+                _server: Some(Box::new(server)),
+            }
+        },
     },
 ];
 
@@ -39,6 +73,9 @@ fn main() -> ExitCode {
 }
 
 fn trials(store: &'static Store) -> Vec<Trial> {
+    if let Some(what) = (store.lacks)() {
+        return vec![skipped(store, what)];
+    }
     let promises = match promises(store) {
         Ok(promises) => promises,
         Err(error) => return vec![Trial::test(store.name, move || Err(Failed::from(error)))],
@@ -55,18 +92,27 @@ fn trials(store: &'static Store) -> Vec<Trial> {
     cases().into_iter().enumerate().map(trial).collect()
 }
 
+/// A machine that lacks the store's server skips it visibly, unless it is meant
+/// to have everything.
+fn skipped(store: &Store, what: &'static str) -> Trial {
+    let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
+    Trial::test(store.name, move || Err(format!("{what} is missing").into()))
+        .with_kind(format!("{what} is missing"))
+        .with_ignored_flag(may_skip)
+}
+
 fn promises(store: &Store) -> Result<Promises, leasehold::Error> {
     let folder = tempfile::tempdir().expect("there is room for a folder");
-    let url = (store.url)(folder.path(), usize::MAX);
-    runtime().block_on(async { Ok(Bench::new(&url).await?.promises()) })
+    let started = (store.start)(folder.path(), usize::MAX);
+    runtime().block_on(async { Ok(Bench::new(&started.url).await?.promises()) })
 }
 
 fn run(store: &Store, number: usize, case: &Case) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    let url = (store.url)(folder.path(), number);
+    let started = (store.start)(folder.path(), number);
     let runtime = runtime();
     runtime.block_on(async {
-        let bench = Bench::new(&url).await?;
+        let bench = Bench::new(&started.url).await?;
         case.run(bench).await;
         Ok(())
     })

@@ -18,6 +18,7 @@ pub(crate) struct Tool {
 
 /// Everything the tests need. A test that starts a new program adds its line.
 pub(crate) const TOOLS: &[Tool] = &[
+    tool("redis-server", "redis-server", "conformance"),
     tool("bindfs", "bindfs", "cli"),
     tool("flock", "util-linux", "cli"),
     tool("setsid", "util-linux", "cli"),

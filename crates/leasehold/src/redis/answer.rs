@@ -1,0 +1,98 @@
+//! What the scripts answer about one claim.
+
+use std::time::Duration;
+
+use super::inbox::Mine;
+use crate::clock::boot_time;
+use crate::engine::Standing;
+use crate::error::{Effect, Error, ErrorKind};
+use crate::fence::Token;
+use crate::rule::Watch;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    Held {
+        order: u64,
+    },
+    Waiting {
+        order: u64,
+        ahead: u32,
+        watch: Watch,
+        blocked: Duration,
+    },
+    Busy,
+    Gone,
+    Conflict {
+        used: u32,
+    },
+    Late {
+        now: u64,
+    },
+    /// None of our scripts says this.
+    Strange,
+}
+
+impl Answer {
+    pub(super) fn read(answer: Vec<String>) -> Self {
+        Self::parse(&answer).unwrap_or(Self::Strange)
+    }
+
+    fn parse(answer: &[String]) -> Option<Self> {
+        let words: Vec<&str> = answer.iter().map(String::as_str).collect();
+        Some(match words[..] {
+            ["held", order] => Self::Held {
+                order: order.parse().ok()?,
+            },
+            ["waiting", order, ahead, watch, blocked] => Self::Waiting {
+                order: order.parse().ok()?,
+                ahead: ahead.parse().ok()?,
+                watch: match watch {
+                    "" => Watch::Any,
+                    order => Watch::One(order.parse().ok()?),
+                },
+                blocked: Duration::from_millis(blocked.parse().ok()?),
+            },
+            ["busy"] => Self::Busy,
+            ["gone"] => Self::Gone,
+            ["conflict", used] => Self::Conflict {
+                used: used.parse().ok()?,
+            },
+            ["late", now] => Self::Late {
+                now: now.parse().ok()?,
+            },
+            _ => return None,
+        })
+    }
+
+    /// The standing that it means for our claim, which hears of it; `None` if
+    /// it is none.
+    pub(super) fn into_standing(self, mine: &Mine) -> Option<Standing> {
+        match self {
+            Self::Held { order } => {
+                mine.is_held();
+                let token = Token::new(order);
+                Some(Standing::Held { token })
+            }
+            Self::Waiting {
+                order,
+                ahead,
+                watch,
+                blocked,
+            } => {
+                mine.waits(order, boot_time() + blocked);
+                Some(Standing::Waiting { watch, ahead })
+            }
+            Self::Busy => Some(Standing::Busy),
+            Self::Gone => Some(Standing::Gone),
+            Self::Conflict { .. } | Self::Late { .. } | Self::Strange => None,
+        }
+    }
+}
+
+/// The error for an answer that none of our scripts gives.
+pub(super) fn strange(doing: String, store: &str) -> Error {
+    let why = "the answer is not one of ours: do other versions share the server?";
+    Error::new(ErrorKind::Unavailable, doing, why)
+        .on(store)
+        .effect_is(Effect::Unknown)
+}

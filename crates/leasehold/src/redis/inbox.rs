@@ -1,0 +1,297 @@
+//! What this session has in the store, and what the store has told it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::redis::{Msg, PushInfo, PushKind};
+use tokio::sync::Notify;
+
+use super::keys::{inbox, unhex};
+use crate::clock::Moment;
+use crate::engine::{ClaimRef, Lease, LeaseId, Owner, Ticket, TicketId};
+
+/// How a message to ourselves starts; when it was sent follows.
+const ALIVE: &str = "alive ";
+
+/// A lease of ours.
+#[derive(Debug)]
+pub(super) struct OpenLease {
+    pub(super) lease: Lease,
+    pub(super) owner: Owner,
+    /// Rung when a claim of this lease was broken.
+    pub(super) news: Notify,
+}
+
+/// A claim of ours, from before it is asked for until it is withdrawn.
+#[derive(Debug)]
+pub(super) struct Mine {
+    pub(super) claim: ClaimRef,
+    pub(super) lease: LeaseId,
+    state: Mutex<State>,
+    /// Rung when the claim should be looked at. It keeps a ring until somebody
+    /// waits for it, so none is lost between two waits.
+    pub(super) bell: Notify,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    phase: Phase,
+    /// The order that a message said is granted. It counts only for the order
+    /// that the claim has: a claim that was lost and made anew has another.
+    granted: Option<u64>,
+    /// When the claim in the way expires.
+    blocked_until: Option<Moment>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    /// Asked for, and not yet answered.
+    #[default]
+    Asked,
+    Waiting {
+        order: u64,
+    },
+    Held,
+    /// Being withdrawn: neither renewed nor missed, but still there.
+    Leaving,
+}
+
+impl Mine {
+    pub(super) fn leaves(&self) {
+        lock(&self.state).phase = Phase::Leaving;
+    }
+
+    pub(super) fn asked(&self) {
+        *lock(&self.state) = State::default();
+    }
+
+    pub(super) fn waits(&self, order: u64, blocked_until: Moment) {
+        let mut state = lock(&self.state);
+        state.phase = Phase::Waiting { order };
+        state.blocked_until = Some(blocked_until);
+    }
+
+    pub(super) fn is_held(&self) {
+        lock(&self.state).phase = Phase::Held;
+    }
+
+    pub(super) fn blocked_until(&self) -> Option<Moment> {
+        lock(&self.state).blocked_until
+    }
+
+    /// The order, if a message said that it is granted.
+    pub(super) fn granted(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        match state.phase {
+            Phase::Waiting { order } if state.granted == Some(order) => Some(order),
+            _ => None,
+        }
+    }
+
+    /// A renewal did not find the claim. Says whether it was held; otherwise
+    /// whoever waits for it looks.
+    pub(super) fn is_missing(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.phase == Phase::Held {
+            return true;
+        }
+        state.granted = None;
+        drop(state);
+        self.bell.notify_one();
+        false
+    }
+}
+
+/// Our leases and claims.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    leases: Mutex<HashMap<LeaseId, Arc<OpenLease>>>,
+    claims: Mutex<HashMap<TicketId, Arc<Mine>>>,
+    proof: Mutex<Proof>,
+}
+
+/// How long it is certain that no message was missed: until when our own
+/// messages to ourselves arrived.
+#[derive(Debug, Default)]
+struct Proof {
+    asked: Option<Moment>,
+    proven: Option<Moment>,
+}
+
+impl Inbox {
+    pub(super) fn add_lease(&self, lease: Lease, owner: Owner) {
+        let news = Notify::new();
+        let open = OpenLease { lease, owner, news };
+        lock(&self.leases).insert(lease.id, Arc::new(open));
+    }
+
+    pub(super) fn lease(&self, id: LeaseId) -> Option<Arc<OpenLease>> {
+        lock(&self.leases).get(&id).cloned()
+    }
+
+    /// Ends the lease here. Its claims are known until they are withdrawn.
+    pub(super) fn close_lease(&self, id: LeaseId) {
+        lock(&self.leases).remove(&id);
+    }
+
+    /// The claim of this ticket, made known before it is asked for, so that no
+    /// renewal overlooks it.
+    pub(super) fn admit(&self, ticket: &Ticket) -> Arc<Mine> {
+        let mut claims = lock(&self.claims);
+        let made = || {
+            Arc::new(Mine {
+                claim: ticket.claim.clone(),
+                lease: ticket.lease,
+                state: Mutex::default(),
+                bell: Notify::new(),
+            })
+        };
+        claims.entry(ticket.claim.id).or_insert_with(made).clone()
+    }
+
+    pub(super) fn claim(&self, ticket: TicketId) -> Option<Arc<Mine>> {
+        lock(&self.claims).get(&ticket).cloned()
+    }
+
+    pub(super) fn forget(&self, ticket: TicketId) {
+        lock(&self.claims).remove(&ticket);
+    }
+
+    /// The claims of the lease that are to be kept.
+    pub(super) fn kept_by(&self, lease: LeaseId) -> Vec<Arc<Mine>> {
+        let mut claims = self.claims_of(lease);
+        claims.retain(|mine| lock(&mine.state).phase != Phase::Leaving);
+        claims
+    }
+
+    pub(super) fn claims_of(&self, lease: LeaseId) -> Vec<Arc<Mine>> {
+        let claims = lock(&self.claims);
+        let of_lease = claims.values().filter(|mine| mine.lease == lease);
+        of_lease.cloned().collect()
+    }
+
+    pub(super) fn is_anyone_waiting(&self, lease: LeaseId) -> bool {
+        let is_waiting = |mine: &Arc<Mine>| {
+            mine.lease == lease && matches!(lock(&mine.state).phase, Phase::Waiting { .. })
+        };
+        lock(&self.claims).values().any(is_waiting)
+    }
+
+    /// Takes in what came over the connection. Called by the connection's own
+    /// task, in order: what came before a reply is taken in before the reply.
+    pub(super) fn take_in(&self, push: PushInfo) {
+        match push.kind {
+            PushKind::Disconnection => {
+                *lock(&self.proof) = Proof::default();
+                self.ring_all();
+            }
+            PushKind::Message => {
+                if let Some(message) = Msg::from_push_info(push) {
+                    self.read(message.get_channel_name(), message.get_payload_bytes());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&self, channel: &str, message: &[u8]) {
+        let Ok(message) = std::str::from_utf8(message) else {
+            return;
+        };
+        if message == "renew" {
+            let leases = lock(&self.leases);
+            if let Some(open) = leases.values().find(|open| inbox(open.lease.id) == channel) {
+                open.news.notify_one();
+            }
+        } else if let Some(sent) = message.strip_prefix(ALIVE) {
+            let sent = sent.parse().ok().map(Moment::from_nanos);
+            let proven = &mut lock(&self.proof).proven;
+            *proven = (*proven).max(sent);
+        } else if let Some((ticket, order)) = granted(message)
+            && let Some(mine) = self.claim(ticket)
+        {
+            lock(&mine.state).granted = Some(order);
+            mine.bell.notify_one();
+        }
+    }
+
+    /// Whoever waits looks: a message may have been missed.
+    pub(super) fn ring_all(&self) {
+        let claims: Vec<_> = lock(&self.claims).values().cloned().collect();
+        claims.iter().for_each(|mine| mine.bell.notify_one());
+    }
+
+    /// A message to ourselves is about to leave; returns its text.
+    pub(super) fn asks(&self, now: Moment) -> String {
+        lock(&self.proof).asked = Some(now);
+        format!("{ALIVE}{}", now.nanos())
+    }
+
+    /// When the last message to ourselves left, unless the connection was lost
+    /// since.
+    pub(super) fn asked(&self) -> Option<Moment> {
+        lock(&self.proof).asked
+    }
+
+    /// Whether no message from before that moment can have been missed.
+    pub(super) fn is_proven(&self, since: Moment) -> bool {
+        let proven = lock(&self.proof).proven;
+        proven.is_some_and(|proven| proven >= since)
+    }
+}
+
+/// `held TICKET ORDER`
+fn granted(message: &str) -> Option<(TicketId, u64)> {
+    let (ticket, order) = message.strip_prefix("held ")?.split_once(' ')?;
+    Some((unhex(ticket)?, order.parse().ok()?))
+}
+
+/// What is behind these locks is whole after any panic: no code that could
+/// panic runs while one is taken.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+
+    #[test]
+    fn a_grant_counts_for_the_order_that_the_claim_has() {
+        let inbox = Inbox::default();
+        let mine = inbox.admit(&Ticket {
+            claim: ClaimRef {
+                name: Name::new("x").unwrap(),
+                id: TicketId(7),
+            },
+            lease: LeaseId(1),
+            holder: 0,
+            capacity: 1,
+            weight: 1,
+            waits: true,
+            label: None,
+        });
+        inbox.read("lh:inbox:1", b"held 00000000000000000000000000000007 32");
+        // Made anew since: the message was for the claim before.
+        mine.waits(64, Moment::from_nanos(0));
+        assert_eq!(mine.granted(), None);
+        inbox.read("lh:inbox:1", b"held 00000000000000000000000000000007 64");
+        assert_eq!(mine.granted(), Some(64));
+    }
+
+    #[test]
+    fn only_our_own_messages_prove_and_a_lost_connection_disproves() {
+        let (inbox, sent) = (Inbox::default(), Moment::from_nanos(5));
+        let text = inbox.asks(sent);
+        assert!(!inbox.is_proven(sent));
+        inbox.read("lh:inbox:1", text.as_bytes());
+        assert!(inbox.is_proven(sent) && !inbox.is_proven(Moment::from_nanos(6)));
+        for garbage in [&b"held x 1"[..], b"alive soon", b"\xff", b""] {
+            inbox.read("lh:inbox:1", garbage);
+        }
+        let (kind, data) = (PushKind::Disconnection, Vec::new());
+        inbox.take_in(PushInfo { kind, data });
+        assert!(!inbox.is_proven(sent));
+    }
+}

@@ -1,0 +1,283 @@
+//! The Redis engine: one server, every machine that reaches it.
+//!
+//! A lock is a queue of claims in a sorted set, with their records in a hash
+//! beside it, and one script makes each change in one step, on the server's
+//! clock. Whoever takes a claim out grants what fits then and tells those
+//! sessions, each through its own channel; nobody else wakes, and a hand-over
+//! is two commands. A claim's order is the server's time in microseconds, or 32
+//! more than the last, and so a token too, which grows even over the loss of all
+//! keys. Every claim has its own expiry and no key is permanent.
+//! The layout and every step are in `docs/stores/redis.md`.
+
+mod answer;
+mod config;
+mod connection;
+mod fault;
+mod inbox;
+mod inspect;
+mod keys;
+mod scripts;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+
+use self::answer::{Answer, strange};
+pub(crate) use self::config::{LAYOUTS, OPTIONS, RedisConfig};
+use self::connection::{Server, whole_millis};
+use self::inbox::{Mine, OpenLease};
+use self::keys::{Keys, field, hex, inbox, unfield};
+use crate::engine::{
+    Cause, ClaimRef, Engine, GoneClaim, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch,
+    Withdrawn,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::guard::Lost;
+use crate::promises::{Grade, Promises, Reach};
+use crate::random::random_u128;
+use crate::rule;
+
+/// How many tokens one grant may be split into; `lua/enqueue.lua` knows it too.
+const TOKENS_PER_GRANT: u32 = 32;
+/// How many claims one request renews. The server does nothing else meanwhile,
+/// which is about a millisecond.
+const BATCH: usize = 500;
+
+/// Locks on a Redis server.
+#[derive(Debug)]
+pub(crate) struct RedisEngine {
+    server: Server,
+}
+
+impl RedisEngine {
+    /// Connects and looks whether the server fits.
+    pub(crate) async fn connect(config: RedisConfig) -> Result<Self> {
+        let server = Server::connect(config).await?;
+        Ok(Self { server })
+    }
+
+    /// Renews these claims; those that the store does not have are returned,
+    /// with a note if they were broken.
+    async fn renew_batch(&self, ttl: Duration, claims: &[Arc<Mine>]) -> Result<Vec<GoneClaim>> {
+        let keys: Vec<_> = claims
+            .iter()
+            .map(|mine| Keys::of(&mine.claim.name))
+            .collect();
+        let keys: Vec<_> = keys
+            .iter()
+            .flat_map(|keys| [keys.record.as_str(), &keys.queue, &keys.evictions])
+            .collect();
+        let tickets = claims.iter().map(|mine| hex(mine.claim.id));
+        let arguments: Vec<_> = std::iter::once(whole_millis(ttl).to_string())
+            .chain(tickets)
+            .collect();
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let doing = || "renew".to_owned();
+        let answer: Vec<String> = self
+            .server
+            .run(&self.server.scripts.renew, &keys, &arguments, doing)
+            .await?;
+        let strange = || strange(doing(), &self.server.label);
+        let (now, missing) = answer.split_first().ok_or_else(strange)?;
+        self.server.learn_time(now.parse().map_err(|_| strange())?);
+        let mut gone = Vec::new();
+        for pair in missing.chunks_exact(2) {
+            let number: usize = pair[0].parse().map_err(|_| strange())?;
+            let mine = claims.get(number.wrapping_sub(1)).ok_or_else(strange)?;
+            // A claim that waits is looked at; one that is still asked for may
+            // not have arrived yet. It is not missing before it was there.
+            if mine.is_missing() {
+                gone.push(missed(mine, &pair[1]));
+            }
+        }
+        Ok(gone)
+    }
+
+    async fn ask_for(&self, ticket: &Ticket, open: &OpenLease) -> Result<Answer> {
+        let keys = Keys::of(&ticket.claim.name);
+        let label = ticket.label.as_deref().unwrap_or(open.owner.label());
+        let rest = format!(
+            "{:032x} {} {} {}",
+            ticket.lease.0,
+            open.owner.pid(),
+            field(open.owner.host()),
+            field(label)
+        );
+        let not_after = self.server.time_in(open.lease.ttl).unwrap_or(0);
+        let answer = self
+            .server
+            .run(
+                &self.server.scripts.enqueue,
+                &[&keys.record, &keys.queue],
+                &[
+                    &hex(ticket.claim.id),
+                    &ticket.capacity.to_string(),
+                    &ticket.weight.to_string(),
+                    &whole_millis(open.lease.ttl).to_string(),
+                    if ticket.waits { "1" } else { "0" },
+                    &not_after.to_string(),
+                    &rest,
+                    &ticket.holder.to_string(),
+                ],
+                || doing(ticket),
+            )
+            .await?;
+        Ok(Answer::read(answer))
+    }
+
+    async fn take_out(&self, claim: &ClaimRef, broken: &str) -> Result<Withdrawn> {
+        let keys = Keys::of(&claim.name);
+        let found: u32 = self
+            .server
+            .run(
+                &self.server.scripts.withdraw,
+                &[&keys.record, &keys.queue, &keys.evictions],
+                &[&hex(claim.id), broken],
+                || format!("withdraw {}", claim.name),
+            )
+            .await?;
+        Ok(if found == 1 {
+            Withdrawn::Removed
+        } else {
+            Withdrawn::Absent
+        })
+    }
+}
+
+#[async_trait]
+impl Engine for RedisEngine {
+    fn promises(&self) -> Promises {
+        Promises {
+            fair: true,
+            rwlock: true,
+            semaphore: true,
+            fence: Grade::OrderedByClock,
+            tokens_per_grant: TOKENS_PER_GRANT,
+            ..Promises::least(Reach::Network)
+        }
+    }
+
+    async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
+        let id = LeaseId(random_u128());
+        let lease = Lease { id, ttl };
+        self.server.subscribe(&inbox(id)).await?;
+        // Nothing is renewed; it learns the server's clock.
+        self.renew_batch(ttl, &[]).await?;
+        self.server.inbox.add_lease(lease, owner.clone());
+        Ok(lease)
+    }
+
+    async fn renew(&self, lease: &Lease) -> Result<Renewal> {
+        if self.server.inbox.lease(lease.id).is_none() {
+            return Ok(Renewal::LeaseGone);
+        }
+        let claims = self.server.inbox.kept_by(lease.id);
+        let mut gone = Vec::new();
+        if claims.is_empty() {
+            gone = self.renew_batch(lease.ttl, &[]).await?;
+        }
+        for batch in claims.chunks(BATCH) {
+            gone.extend(self.renew_batch(lease.ttl, batch).await?);
+        }
+        Ok(Renewal::Renewed { gone })
+    }
+
+    async fn close(&self, lease: &Lease) -> Result<()> {
+        self.server.inbox.close_lease(lease.id);
+        let claims = self.server.inbox.claims_of(lease.id);
+        try_join_all(claims.iter().map(|mine| self.take_out(&mine.claim, ""))).await?;
+        for mine in claims {
+            self.server.inbox.forget(mine.claim.id);
+        }
+        self.server.unsubscribe(&inbox(lease.id)).await
+    }
+
+    async fn listen(&self, lease: &Lease) {
+        let Some(open) = self.server.inbox.lease(lease.id) else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            () = open.news.notified() => {}
+            () = waiting::prove(&self.server, lease) => {}
+        }
+    }
+
+    async fn enqueue(&self, ticket: &Ticket) -> Result<Standing> {
+        let mine = self.server.inbox.admit(ticket);
+        let Some(open) = self.server.inbox.lease(ticket.lease) else {
+            self.server.inbox.forget(ticket.claim.id);
+            return Ok(Standing::Gone);
+        };
+        mine.asked();
+        let mut answer = self.ask_for(ticket, &open).await?;
+        if let Answer::Late { now } = answer {
+            // Either the server's clock was moved or the request was stuck for
+            // a ttl; the former mends itself now.
+            self.server.learn_time(now);
+            answer = self.ask_for(ticket, &open).await?;
+        }
+        match answer {
+            Answer::Conflict { used } => {
+                self.server.inbox.forget(ticket.claim.id);
+                let why = rule::mismatch(ticket.capacity, used);
+                Err(Error::new(ErrorKind::Conflict, doing(ticket), why).on(&*self.server.label))
+            }
+            Answer::Late { .. } => {
+                let why = "the request took longer than the ttl";
+                Err(Error::new(ErrorKind::Unavailable, doing(ticket), why).on(&*self.server.label))
+            }
+            answer => {
+                if answer == Answer::Busy {
+                    self.server.inbox.forget(ticket.claim.id);
+                }
+                let standing = answer.into_standing(&mine);
+                standing.ok_or_else(|| strange(doing(ticket), &self.server.label))
+            }
+        }
+    }
+
+    async fn wait(&self, ticket: &Ticket, _watch: Watch) -> Result<Standing> {
+        waiting::wait(&self.server, ticket).await
+    }
+
+    async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
+        match cause {
+            Cause::Ours => {
+                // From here on it is neither renewed nor missed. It is known
+                // until it is surely out, so that closing does not overlook it.
+                if let Some(mine) = self.server.inbox.claim(claim.id) {
+                    mine.leaves();
+                }
+                let found = self.take_out(claim, "").await?;
+                self.server.inbox.forget(claim.id);
+                Ok(found)
+            }
+            Cause::Evicted { by, reason } => {
+                let broken = format!("{} {}", field(by), field(reason));
+                self.take_out(claim, &broken).await
+            }
+        }
+    }
+}
+
+fn doing(ticket: &Ticket) -> String {
+    format!("lock {}", ticket.claim.name)
+}
+
+/// A claim that a renewal did not find; the note is `by reason` if it was
+/// broken.
+fn missed(mine: &Mine, note: &str) -> GoneClaim {
+    let note = note.split_once(' ');
+    GoneClaim {
+        id: mine.claim.id,
+        lost: if note.is_some() {
+            Lost::Evicted
+        } else {
+            Lost::Gone
+        },
+        note: note.map(|(by, reason)| format!("by {}: {}", unfield(by), unfield(reason))),
+    }
+}
