@@ -32,7 +32,8 @@ pub trait Engine: Inspect {
     /// what the store has given up.
     async fn renew(&self, lease: &Lease) -> Result<Renewal>;
 
-    /// Ends the lease and drops whatever claims it still has.
+    /// Ends the lease and drops whatever claims it still has, also those whose
+    /// withdrawal was asked for and has not been answered.
     async fn close(&self, lease: &Lease) -> Result<()>;
 
     /// Takes in what the store tells this session and wakes the waits it is
