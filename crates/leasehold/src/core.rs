@@ -197,7 +197,7 @@ impl Core {
     }
 
     /// Ends the holds that have reached their limit and says when the next one
-    /// will. `renewed` is true right after a renewal.
+    /// will.
     pub(crate) fn end_limited_holds(&self, now: Moment) -> Option<Moment> {
         let limited: Vec<_> = self
             .holds()

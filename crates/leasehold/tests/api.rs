@@ -132,16 +132,20 @@ async fn tasks_of_one_process_take_turns_on_one_claim_with_growing_tokens() {
 async fn closing_a_session_gives_everything_back() {
     let (a, b) = (session("api-5").await, session("api-5").await);
     let guard = a.mutex("x").lock().await.unwrap();
-    let waiter = tokio::spawn({
-        let mutex = a.mutex("y");
-        let _held = b.mutex("y").lock().await.unwrap();
-        async move { mutex.lock().await.map(drop) }
-    });
+    let held = b.mutex("y").lock().await.unwrap();
+    let mutex = a.mutex("y");
+    let waiter = tokio::spawn(async move { mutex.lock().await.map(drop) });
+    let look = b.inspector();
+    while look.queue("y").await.unwrap().claims.len() < 2 {
+        tokio::task::yield_now().await;
+    }
     a.close().await;
     assert_eq!(guard.lost().await, Lost::Closed);
     assert!(b.mutex("x").try_lock().await.unwrap().is_some());
-    let ended = waiter.await.unwrap();
-    assert!(ended.is_ok() || ended.unwrap_err().kind() == ErrorKind::Closed);
+    let ended = waiter.await.unwrap().unwrap_err();
+    assert_eq!(ended.kind(), ErrorKind::Closed);
+    assert_eq!(look.queue("y").await.unwrap().claims.len(), 1);
+    held.release().await.unwrap();
 }
 
 #[test]
