@@ -12,7 +12,15 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Memory;
 
 /// The stores that this library knows, whether compiled in or not.
-const SCHEMES: &[&str] = &["memory", "sqlite", "redis"];
+const SCHEMES: &[&str] = &[
+    "memory",
+    "sqlite",
+    "redis",
+    "rediss",
+    "unix",
+    "redis+sentinel",
+    "redis+cluster",
+];
 /// The options that every store has.
 const OPTIONS: &[&str] = &["ttl", "margin", "patience", "label"];
 
@@ -59,15 +67,26 @@ impl Store {
 
     /// Takes in an option of its own.
     fn set(&mut self, key: &str, _value: &str) -> Result<()> {
-        match (self, key) {
-            #[cfg(feature = "redis")]
-            (Self::Redis(_), "layout") if crate::redis::LAYOUTS.contains(&_value) => Ok(()),
-            #[cfg(feature = "redis")]
-            (Self::Redis(_), "layout") => Err(unknown("layout", _value, crate::redis::LAYOUTS)),
-            (store, _) => {
-                let known = [OPTIONS, store.options()].concat();
-                Err(unknown("option", key, &known))
+        #[cfg(feature = "redis")]
+        if let Self::Redis(config) = self {
+            use crate::redis::Refusal;
+            match config.set(key, _value) {
+                Ok(()) => return Ok(()),
+                Err(Refusal::Unknown(what, known)) => return Err(unknown(what, _value, known)),
+                Err(Refusal::Wrong(why)) => return Err(wrong(why)),
+                Err(Refusal::NotOurs) => {}
             }
+        }
+        let known = [OPTIONS, self.options()].concat();
+        Err(unknown("option", key, &known))
+    }
+
+    /// Whether its options fit together.
+    fn check(&self) -> Result<()> {
+        match self {
+            Self::Memory { .. } | Self::Sqlite { .. } => Ok(()),
+            #[cfg(feature = "redis")]
+            Self::Redis(config) => config.check().map_err(wrong),
         }
     }
 }
@@ -91,6 +110,7 @@ impl Config {
                 _ => store.set(key, &value)?,
             }
         }
+        store.check()?;
         let settings =
             Settings::checked(ttl, margin, patience).map_err(|error| wrong(error.why()))?;
         Ok(Self {
@@ -132,19 +152,15 @@ impl Config {
 impl Store {
     fn parse(scheme: &str, place: &str) -> Result<Self> {
         // A password may have anything percent-encoded: Redis reads it itself.
-        match scheme {
-            #[cfg(feature = "redis")]
-            "redis" => {
-                let config = crate::redis::RedisConfig::parse(place);
-                return config.map(Self::Redis).map_err(wrong);
-            }
-            #[cfg(not(feature = "redis"))]
-            "redis" => {
-                let why = "redis: is not compiled in; enable the feature `redis`";
-                return Err(wrong(why));
-            }
-            "rediss" => return Err(wrong("rediss: (TLS) is not supported yet; use redis:")),
-            _ => {}
+        #[cfg(feature = "redis")]
+        if crate::redis::SCHEMES.contains(&scheme) {
+            let config = crate::redis::RedisConfig::parse(scheme, place);
+            return config.map(Self::Redis).map_err(wrong);
+        }
+        #[cfg(not(feature = "redis"))]
+        if scheme == "unix" || scheme.starts_with("redis") {
+            let why = format!("{scheme}: is not compiled in; enable the feature `redis`");
+            return Err(wrong(why));
         }
         // Both `sqlite:/path` and `sqlite:///path` are in use.
         let place = decode(place.strip_prefix("//").unwrap_or(place))?;
@@ -304,7 +320,9 @@ mod tests {
         assert!(why("redis://host?layout=queu").contains("did you mean queue?"));
         assert!(why("redis://host?layot=queue").contains("did you mean layout?"));
         assert!(why("memory:?layout=queue").contains("unknown option"));
-        assert!(why("rediss://host").contains("not supported yet"));
+        assert!(why("redis+cluser://host").contains("did you mean redis+cluster?"));
+        assert!(why("redis://host?durability=fsnc").contains("did you mean fsync?"));
+        assert!(why("redis+cluster://host?db=1").contains("database 0 only"));
     }
 
     #[test]

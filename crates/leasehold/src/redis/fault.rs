@@ -3,6 +3,7 @@
 
 use ::redis::{ErrorKind as RedisKind, RedisError};
 
+use super::fit::{NOT_NOW, UNFIT};
 use crate::error::{Effect, Error, ErrorKind};
 
 /// The error of a request that changes something.
@@ -87,9 +88,15 @@ fn refusal(code: &str, detail: &str) -> (ErrorKind, String) {
             ErrorKind::Config,
             "the lock's key has another type: somebody else uses keys that start with lh:".into(),
         ),
-        ("MOVED" | "ASK" | "CLUSTERDOWN" | "CROSSSLOT", _) => (
+        (UNFIT, _) => (ErrorKind::Config, detail.to_owned()),
+        (NOT_NOW, _) => (ErrorKind::Unavailable, detail.to_owned()),
+        ("MOVED" | "ASK" | "CROSSSLOT", _) => (
             ErrorKind::Config,
-            "this is a node of a cluster; name a standalone server".into(),
+            "this is a node of a cluster; write redis+cluster: instead of redis:".into(),
+        ),
+        ("CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN", _) => (
+            ErrorKind::Unavailable,
+            "a part of the cluster is down or moves; `redis-cli --cluster check` says which".into(),
         ),
         ("NOPROTO", _) => (
             ErrorKind::Config,

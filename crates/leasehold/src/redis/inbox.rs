@@ -1,24 +1,22 @@
 //! What this session has in the store, and what the store has told it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use ::redis::{Msg, PushInfo, PushKind};
 use tokio::sync::Notify;
 
 use super::keys::{inbox, unhex};
+use super::link::Ears;
+use super::lock;
 use crate::clock::Moment;
 use crate::engine::{ClaimRef, Lease, LeaseId, Owner, Ticket, TicketId};
-
-/// How a message to ourselves starts; when it was sent follows.
-const ALIVE: &str = "alive ";
 
 /// A lease of ours.
 #[derive(Debug)]
 pub(super) struct OpenLease {
     pub(super) lease: Lease,
     pub(super) owner: Owner,
-    /// Rung when a claim of this lease was broken.
+    /// Rung when a claim of this lease was broken, or may be gone.
     pub(super) news: Notify,
 }
 
@@ -107,15 +105,6 @@ impl Mine {
 pub(super) struct Inbox {
     leases: Mutex<HashMap<LeaseId, Arc<OpenLease>>>,
     claims: Mutex<HashMap<TicketId, Arc<Mine>>>,
-    proof: Mutex<Proof>,
-}
-
-/// How long it is certain that no message was missed: until when our own
-/// messages to ourselves arrived.
-#[derive(Debug, Default)]
-struct Proof {
-    asked: Option<Moment>,
-    proven: Option<Moment>,
 }
 
 impl Inbox {
@@ -177,23 +166,6 @@ impl Inbox {
         lock(&self.claims).values().any(is_waiting)
     }
 
-    /// Takes in what came over the connection. Called by the connection's own
-    /// task, in order: what came before a reply is taken in before the reply.
-    pub(super) fn take_in(&self, push: PushInfo) {
-        match push.kind {
-            PushKind::Disconnection => {
-                *lock(&self.proof) = Proof::default();
-                self.ring_all();
-            }
-            PushKind::Message => {
-                if let Some(message) = Msg::from_push_info(push) {
-                    self.read(message.get_channel_name(), message.get_payload_bytes());
-                }
-            }
-            _ => {}
-        }
-    }
-
     fn read(&self, channel: &str, message: &[u8]) {
         let Ok(message) = std::str::from_utf8(message) else {
             return;
@@ -203,10 +175,6 @@ impl Inbox {
             if let Some(open) = leases.values().find(|open| inbox(open.lease.id) == channel) {
                 open.news.notify_one();
             }
-        } else if let Some(sent) = message.strip_prefix(ALIVE) {
-            let sent = sent.parse().ok().map(Moment::from_nanos);
-            let proven = &mut lock(&self.proof).proven;
-            *proven = (*proven).max(sent);
         } else if let Some((ticket, order)) = granted(message)
             && let Some(mine) = self.claim(ticket)
         {
@@ -220,23 +188,18 @@ impl Inbox {
         let claims: Vec<_> = lock(&self.claims).values().cloned().collect();
         claims.iter().for_each(|mine| mine.bell.notify_one());
     }
+}
 
-    /// A message to ourselves is about to leave; returns its text.
-    pub(super) fn asks(&self, now: Moment) -> String {
-        lock(&self.proof).asked = Some(now);
-        format!("{ALIVE}{}", now.nanos())
+impl Ears for Inbox {
+    fn hear(&self, channel: &str, message: &[u8]) {
+        self.read(channel, message);
     }
 
-    /// When the last message to ourselves left, unless the connection was lost
-    /// since.
-    pub(super) fn asked(&self) -> Option<Moment> {
-        lock(&self.proof).asked
-    }
-
-    /// Whether no message from before that moment can have been missed.
-    pub(super) fn is_proven(&self, since: Moment) -> bool {
-        let proven = lock(&self.proof).proven;
-        proven.is_some_and(|proven| proven >= since)
+    fn missed(&self) {
+        self.ring_all();
+        for open in lock(&self.leases).values() {
+            open.news.notify_one();
+        }
     }
 }
 
@@ -244,12 +207,6 @@ impl Inbox {
 fn granted(message: &str) -> Option<(TicketId, u64)> {
     let (ticket, order) = message.strip_prefix("held ")?.split_once(' ')?;
     Some((unhex(ticket)?, order.parse().ok()?))
-}
-
-/// What is behind these locks is whole after any panic: no code that could
-/// panic runs while one is taken.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -281,17 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_messages_prove_and_a_lost_connection_disproves() {
-        let (inbox, sent) = (Inbox::default(), Moment::from_nanos(5));
-        let text = inbox.asks(sent);
-        assert!(!inbox.is_proven(sent));
-        inbox.read("lh:inbox:1", text.as_bytes());
-        assert!(inbox.is_proven(sent) && !inbox.is_proven(Moment::from_nanos(6)));
-        for garbage in [&b"held x 1"[..], b"alive soon", b"\xff", b""] {
-            inbox.read("lh:inbox:1", garbage);
+    fn garbage_is_not_heard() {
+        let inbox = Inbox::default();
+        for garbage in [&b"held x 1"[..], b"held", b"\xff", b""] {
+            inbox.hear("lh:inbox:1", garbage);
         }
-        let (kind, data) = (PushKind::Disconnection, Vec::new());
-        inbox.take_in(PushInfo { kind, data });
-        assert!(!inbox.is_proven(sent));
+        assert!(!inbox.is_anyone_waiting(LeaseId(1)));
     }
 }

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 
 use super::RedisEngine;
 use super::answer::strange;
-use super::connection::value;
+use super::fault::fault;
+use super::fit::value;
 use super::keys::{Keys, pattern, unfield, unhex};
+use super::link::Link;
 use crate::clock::wall_time;
 use crate::engine::{Claimant, Eviction, Finding, Inspect, Owner, Queue, Severity};
 use crate::error::Result;
@@ -29,7 +32,7 @@ impl Inspect for RedisEngine {
         let answer: Vec<String> = self
             .server
             .run(
-                &self.server.scripts.queue,
+                &self.scripts.queue,
                 &[&keys.record, &keys.queue, &keys.evictions],
                 &[],
                 doing,
@@ -40,50 +43,69 @@ impl Inspect for RedisEngine {
 
     async fn names(&self, prefix: &str) -> Result<Vec<Name>> {
         let doing = || "list the locks".to_owned();
-        let (pattern, mut cursor, mut names) = (pattern(prefix), 0_u64, BTreeSet::new());
-        loop {
-            let mut scan = ::redis::cmd("SCAN");
-            scan.arg(cursor)
-                .arg("MATCH")
-                .arg(&pattern)
-                .arg("COUNT")
-                .arg(STEP);
-            let (next, queues): (u64, Vec<Vec<u8>>) = self.server.ask(&scan, doing).await?;
-            let queues = queues
-                .into_iter()
-                .filter_map(|key| String::from_utf8(key).ok());
-            let found: Vec<_> = queues.filter_map(|key| Keys::name(&key)).collect();
-            names.extend(self.alive(found).await?);
-            cursor = next;
-            if cursor == 0 {
-                return Ok(names.into_iter().collect());
+        let (pattern, mut names) = (pattern(prefix), BTreeSet::new());
+        for link in self.server.links() {
+            let mut cursor = 0_u64;
+            loop {
+                let mut scan = ::redis::cmd("SCAN");
+                scan.arg(cursor).arg("MATCH").arg(&pattern);
+                scan.arg("COUNT").arg(STEP);
+                let page = link.ask::<(u64, Vec<Vec<u8>>)>(&scan).await;
+                let (next, queues) = page.map_err(|error| fault(error, doing(), &link.label))?;
+                let queues = queues
+                    .into_iter()
+                    .filter_map(|key| String::from_utf8(key).ok());
+                let found: Vec<_> = queues.filter_map(|key| Keys::name(&key)).collect();
+                names.extend(self.alive(found).await?);
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
             }
         }
+        Ok(names.into_iter().collect())
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        let info = self.server.info("examine").await?;
-        let (seconds, micros): (u64, u32) = self
-            .server
-            .ask(&::redis::cmd("TIME"), || "examine".to_owned())
-            .await?;
-        let theirs = Duration::new(seconds, micros.saturating_mul(1000));
-        Ok(findings(&info, wall_time(), theirs))
+        let links = self.server.links();
+        let mut all = Vec::new();
+        for link in &links {
+            for mut finding in examine(link).await? {
+                if links.len() > 1 {
+                    finding.what = format!("{}: {}", link.label, finding.what);
+                }
+                all.push(finding);
+            }
+        }
+        Ok(all)
     }
+}
+
+async fn examine(link: &Link) -> Result<Vec<Finding>> {
+    let wrong = |error| fault(error, "examine".into(), &link.label);
+    let info: String = link.ask(&::redis::cmd("INFO")).await.map_err(wrong)?;
+    let time = link.ask::<(u64, u32)>(&::redis::cmd("TIME")).await;
+    let (seconds, micros) = time.map_err(wrong)?;
+    let theirs = Duration::new(seconds, micros.saturating_mul(1000));
+    Ok(findings(&info, wall_time(), theirs))
 }
 
 impl RedisEngine {
     async fn alive(&self, names: Vec<Name>) -> Result<Vec<Name>> {
-        if names.is_empty() {
-            return Ok(names);
-        }
+        let key = |name: &Name| Keys::of(name).record;
+        let batches = self.server.batches(names, STEP as usize, key);
+        let batches = batches.into_iter().map(|names| self.alive_batch(names));
+        Ok(try_join_all(batches).await?.into_iter().flatten().collect())
+    }
+
+    async fn alive_batch(&self, names: Vec<Name>) -> Result<Vec<Name>> {
         let keys: Vec<_> = names.iter().map(Keys::of).collect();
         let keys: Vec<_> = keys
             .iter()
             .flat_map(|keys| [keys.record.as_str(), &keys.queue])
             .collect();
         let doing = || "list the locks".to_owned();
-        let script = &self.server.scripts.alive;
+        let script = &self.scripts.alive;
         let alive: Vec<u32> = self.server.run(script, &keys, &[], doing).await?;
         let alive = names
             .into_iter()

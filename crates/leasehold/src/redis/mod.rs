@@ -10,26 +10,33 @@
 //! The layout and every step are in `docs/stores/redis.md`.
 
 mod answer;
+mod cluster;
 mod config;
-mod connection;
 mod fault;
+mod fit;
 mod inbox;
 mod inspect;
 mod keys;
+mod link;
+mod place;
 mod scripts;
+mod server;
 mod waiting;
+mod way;
+mod witness;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use self::answer::{Answer, strange};
-pub(crate) use self::config::{LAYOUTS, OPTIONS, RedisConfig};
-use self::connection::{Server, whole_millis};
-use self::inbox::{Mine, OpenLease};
+pub(crate) use self::config::{OPTIONS, RedisConfig, Refusal, SCHEMES};
+use self::inbox::{Inbox, Mine, OpenLease};
 use self::keys::{Keys, field, hex, inbox, unfield};
+use self::scripts::Scripts;
+use self::server::Server;
 use crate::engine::{
     Cause, ClaimRef, Engine, GoneClaim, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch,
     Withdrawn,
@@ -50,13 +57,20 @@ const BATCH: usize = 500;
 #[derive(Debug)]
 pub(crate) struct RedisEngine {
     server: Server,
+    scripts: Scripts,
+    inbox: Arc<Inbox>,
 }
 
 impl RedisEngine {
     /// Connects and looks whether the server fits.
     pub(crate) async fn connect(config: RedisConfig) -> Result<Self> {
-        let server = Server::connect(config).await?;
-        Ok(Self { server })
+        let inbox = Arc::new(Inbox::default());
+        let server = Server::connect(&config, inbox.clone(), &[]).await?;
+        Ok(Self {
+            server,
+            scripts: Scripts::new(),
+            inbox,
+        })
     }
 
     /// Renews these claims; those that the store does not have are returned,
@@ -78,11 +92,12 @@ impl RedisEngine {
         let doing = || "renew".to_owned();
         let answer: Vec<String> = self
             .server
-            .run(&self.server.scripts.renew, &keys, &arguments, doing)
+            .run(&self.scripts.renew, &keys, &arguments, doing)
             .await?;
         let strange = || strange(doing(), &self.server.label);
         let (now, missing) = answer.split_first().ok_or_else(strange)?;
-        self.server.learn_time(now.parse().map_err(|_| strange())?);
+        let now = now.parse().map_err(|_| strange())?;
+        self.server.learn_time(keys[0], now);
         let mut gone = Vec::new();
         for pair in missing.chunks_exact(2) {
             let number: usize = pair[0].parse().map_err(|_| strange())?;
@@ -106,11 +121,14 @@ impl RedisEngine {
             field(open.owner.host()),
             field(label)
         );
-        let not_after = self.server.time_in(open.lease.ttl).unwrap_or(0);
+        let not_after = self
+            .server
+            .time_in(&keys.record, open.lease.ttl)
+            .unwrap_or(0);
         let answer = self
             .server
             .run(
-                &self.server.scripts.enqueue,
+                &self.scripts.enqueue,
                 &[&keys.record, &keys.queue],
                 &[
                     &hex(ticket.claim.id),
@@ -133,7 +151,7 @@ impl RedisEngine {
         let found: u32 = self
             .server
             .run(
-                &self.server.scripts.withdraw,
+                &self.scripts.withdraw,
                 &[&keys.record, &keys.queue, &keys.evictions],
                 &[&hex(claim.id), broken],
                 || format!("withdraw {}", claim.name),
@@ -164,51 +182,57 @@ impl Engine for RedisEngine {
         let id = LeaseId(random_u128());
         let lease = Lease { id, ttl };
         self.server.subscribe(&inbox(id)).await?;
-        // Nothing is renewed; it learns the server's clock.
-        self.renew_batch(ttl, &[]).await?;
-        self.server.inbox.add_lease(lease, owner.clone());
+        self.server.learn_times("open a session").await?;
+        self.inbox.add_lease(lease, owner.clone());
         Ok(lease)
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal> {
-        if self.server.inbox.lease(lease.id).is_none() {
+        if self.inbox.lease(lease.id).is_none() {
             return Ok(Renewal::LeaseGone);
         }
-        let claims = self.server.inbox.kept_by(lease.id);
-        let mut gone = Vec::new();
+        let claims = self.inbox.kept_by(lease.id);
         if claims.is_empty() {
-            gone = self.renew_batch(lease.ttl, &[]).await?;
+            self.server.learn_times("renew").await?;
+            return Ok(Renewal::Renewed { gone: Vec::new() });
         }
-        for batch in claims.chunks(BATCH) {
-            gone.extend(self.renew_batch(lease.ttl, batch).await?);
-        }
+        let key = |mine: &Arc<Mine>| Keys::of(&mine.claim.name).record;
+        let batches = self.server.batches(claims, BATCH, key);
+        let renewals = batches.iter().map(|batch| async {
+            let gone = self.renew_batch(lease.ttl, batch).await?;
+            let doing = || "renew".to_owned();
+            self.server.confirm(&key(&batch[0]), doing).await?;
+            Ok::<_, Error>(gone)
+        });
+        let gone = try_join_all(renewals).await?;
+        let gone = gone.into_iter().flatten().collect();
         Ok(Renewal::Renewed { gone })
     }
 
     async fn close(&self, lease: &Lease) -> Result<()> {
-        self.server.inbox.close_lease(lease.id);
-        let claims = self.server.inbox.claims_of(lease.id);
+        self.inbox.close_lease(lease.id);
+        let claims = self.inbox.claims_of(lease.id);
         try_join_all(claims.iter().map(|mine| self.take_out(&mine.claim, ""))).await?;
         for mine in claims {
-            self.server.inbox.forget(mine.claim.id);
+            self.inbox.forget(mine.claim.id);
         }
         self.server.unsubscribe(&inbox(lease.id)).await
     }
 
     async fn listen(&self, lease: &Lease) {
-        let Some(open) = self.server.inbox.lease(lease.id) else {
+        let Some(open) = self.inbox.lease(lease.id) else {
             return std::future::pending().await;
         };
         tokio::select! {
             () = open.news.notified() => {}
-            () = waiting::prove(&self.server, lease) => {}
+            () = waiting::prove(self, lease) => {}
         }
     }
 
     async fn enqueue(&self, ticket: &Ticket) -> Result<Standing> {
-        let mine = self.server.inbox.admit(ticket);
-        let Some(open) = self.server.inbox.lease(ticket.lease) else {
-            self.server.inbox.forget(ticket.claim.id);
+        let mine = self.inbox.admit(ticket);
+        let Some(open) = self.inbox.lease(ticket.lease) else {
+            self.inbox.forget(ticket.claim.id);
             return Ok(Standing::Gone);
         };
         mine.asked();
@@ -216,12 +240,13 @@ impl Engine for RedisEngine {
         if let Answer::Late { now } = answer {
             // Either the server's clock was moved or the request was stuck for
             // a ttl; the former mends itself now.
-            self.server.learn_time(now);
+            let key = Keys::of(&ticket.claim.name).record;
+            self.server.learn_time(&key, now);
             answer = self.ask_for(ticket, &open).await?;
         }
         match answer {
             Answer::Conflict { used } => {
-                self.server.inbox.forget(ticket.claim.id);
+                self.inbox.forget(ticket.claim.id);
                 let why = rule::mismatch(ticket.capacity, used);
                 Err(Error::new(ErrorKind::Conflict, doing(ticket), why).on(&*self.server.label))
             }
@@ -231,7 +256,12 @@ impl Engine for RedisEngine {
             }
             answer => {
                 if answer == Answer::Busy {
-                    self.server.inbox.forget(ticket.claim.id);
+                    self.inbox.forget(ticket.claim.id);
+                } else {
+                    // Once others have the claim in the queue, nobody behind it
+                    // can be granted before it; so its grant needs no more.
+                    let key = Keys::of(&ticket.claim.name).record;
+                    self.server.confirm(&key, || doing(ticket)).await?;
                 }
                 let standing = answer.into_standing(&mine);
                 standing.ok_or_else(|| strange(doing(ticket), &self.server.label))
@@ -240,7 +270,7 @@ impl Engine for RedisEngine {
     }
 
     async fn wait(&self, ticket: &Ticket, _watch: Watch) -> Result<Standing> {
-        waiting::wait(&self.server, ticket).await
+        waiting::wait(self, ticket).await
     }
 
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
@@ -248,11 +278,11 @@ impl Engine for RedisEngine {
             Cause::Ours => {
                 // From here on it is neither renewed nor missed. It is known
                 // until it is surely out, so that closing does not overlook it.
-                if let Some(mine) = self.server.inbox.claim(claim.id) {
+                if let Some(mine) = self.inbox.claim(claim.id) {
                     mine.leaves();
                 }
                 let found = self.take_out(claim, "").await?;
-                self.server.inbox.forget(claim.id);
+                self.inbox.forget(claim.id);
                 Ok(found)
             }
             Cause::Evicted { by, reason } => {
@@ -280,4 +310,14 @@ fn missed(mine: &Mine, note: &str) -> GoneClaim {
         },
         note: note.map(|(by, reason)| format!("by {}: {}", unfield(by), unfield(reason))),
     }
+}
+
+fn whole_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What is behind these locks is whole after any panic: no code that could
+/// panic runs while one is taken.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

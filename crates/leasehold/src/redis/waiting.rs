@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use super::answer::Answer;
-use super::connection::Server;
+use futures_util::future::join_all;
+
+use super::RedisEngine;
+use super::answer::{Answer, strange};
 use super::inbox::Mine;
 use super::keys::{Keys, hex, inbox};
 use crate::clock::boot_time;
@@ -21,10 +23,11 @@ const LOOK: Duration = Duration::from_millis(750);
 ///
 /// # Cancel safety
 /// A message that nobody took is kept for the next wait.
-pub(super) async fn wait(server: &Server, ticket: &Ticket) -> Result<Standing> {
-    let Some(mine) = server.inbox.claim(ticket.claim.id) else {
+pub(super) async fn wait(engine: &RedisEngine, ticket: &Ticket) -> Result<Standing> {
+    let Some(mine) = engine.inbox.claim(ticket.claim.id) else {
         return Ok(Standing::Gone);
     };
+    let keys = Keys::of(&ticket.claim.name);
     let mut since = boot_time();
     loop {
         if let Some(standing) = granted(&mine) {
@@ -41,8 +44,10 @@ pub(super) async fn wait(server: &Server, ticket: &Ticket) -> Result<Standing> {
         if let Some(standing) = granted(&mine) {
             return Ok(standing);
         }
-        if is_told || left <= LOOK || !server.inbox.is_proven(since) {
-            return look(server, &mine).await;
+        let link = engine.server.link(&keys.record);
+        let is_proven = link.is_some_and(|link| link.is_proven(since));
+        if is_told || left <= LOOK || !is_proven {
+            return look(engine, &mine, &keys).await;
         }
         since = boot_time();
     }
@@ -55,13 +60,12 @@ fn granted(mine: &Mine) -> Option<Standing> {
     Some(Standing::Held { token })
 }
 
-async fn look(server: &Server, mine: &Mine) -> Result<Standing> {
-    let name = &mine.claim.name;
-    let keys = Keys::of(name);
-    let doing = || format!("wait for {name}");
-    let answer = server
+async fn look(engine: &RedisEngine, mine: &Mine, keys: &Keys) -> Result<Standing> {
+    let doing = || format!("wait for {}", mine.claim.name);
+    let answer = engine
+        .server
         .run(
-            &server.scripts.look,
+            &engine.scripts.look,
             &[&keys.record, &keys.queue],
             &[&hex(mine.claim.id)],
             doing,
@@ -69,31 +73,21 @@ async fn look(server: &Server, mine: &Mine) -> Result<Standing> {
         .await?;
     Answer::read(answer)
         .into_standing(mine)
-        .ok_or_else(|| super::answer::strange(doing(), &server.label))
+        .ok_or_else(|| strange(doing(), &engine.server.label))
 }
 
-/// Keeps proving that messages arrive, as long as a claim of this lease waits:
-/// sends one to ourselves, and subscribes again if it does not come.
-///
-/// A plain `PING` would prove the connection but not the subscription: the
-/// client does not say if it could not subscribe again.
-pub(super) async fn prove(server: &Server, lease: &Lease) {
+/// Keeps proving that messages arrive, as long as a claim of this lease waits.
+pub(super) async fn prove(engine: &RedisEngine, lease: &Lease) {
     let channel = inbox(lease.id);
     loop {
-        let asked = server.inbox.asked();
+        let links = engine.server.links();
+        let asked = links.iter().filter_map(|link| link.asked()).max();
         let since = asked.map_or(PROVE, |asked| boot_time().since(asked));
         tokio::time::sleep(PROVE.saturating_sub(since)).await;
-        if !server.inbox.is_anyone_waiting(lease.id) {
+        if engine.inbox.is_anyone_waiting(lease.id) {
+            join_all(links.iter().map(|link| link.prove(&channel))).await;
+        } else {
             tokio::time::sleep(PROVE).await;
-            continue;
         }
-        if asked.is_some_and(|asked| !server.inbox.is_proven(asked)) {
-            let _ = server.subscribe(&channel).await;
-            server.inbox.ring_all();
-        }
-        let mut publish = ::redis::cmd("PUBLISH");
-        publish.arg(&channel).arg(server.inbox.asks(boot_time()));
-        // If it fails the claims that wait find out, each by itself.
-        let _: Result<u64> = server.ask(&publish, || "listen".to_owned()).await;
     }
 }

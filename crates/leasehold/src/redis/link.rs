@@ -1,0 +1,317 @@
+//! One connection to one server, made anew whenever it was lost.
+//!
+//! Requests and messages share it, and messages arrive in order with replies.
+//! So a message to ourselves that comes back proves that no earlier one was
+//! missed; and a connection that was lost tells everyone to look for themselves.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Msg, PushInfo, PushKind, RedisError};
+use ::redis::{ErrorKind as RedisKind, Script, ServerErrorKind, Value};
+use tokio::sync::OnceCell;
+
+use super::fit::Mode;
+use super::place::Host;
+use super::way::{ANSWER_WITHIN, Access, Way};
+use super::{fit, lock, whole_millis};
+use crate::clock::{Moment, boot_time};
+
+/// How a message to ourselves starts; over which link and when it was sent follow.
+const ALIVE: &str = "alive ";
+
+/// What a layout does with what its connections tell it. Called by the
+/// connection's own task, in order: what came before a reply is told before it.
+pub(super) trait Ears: fmt::Debug + Send + Sync + 'static {
+    /// A message came on a channel.
+    fn hear(&self, channel: &str, message: &[u8]);
+
+    /// Keys that were read changed; all of them if `None`.
+    fn changed(&self, _keys: Option<Vec<String>>) {}
+
+    /// Messages may have been missed, and the server may be another one.
+    fn missed(&self);
+}
+
+/// What the links of a session have in common.
+pub(super) struct Common {
+    pub(super) access: Access,
+    pub(super) mode: Mode,
+    pub(super) ears: Arc<dyn Ears>,
+    /// What a new connection is told first.
+    pub(super) greeting: &'static [&'static [&'static str]],
+    /// What a new connection subscribes to.
+    pub(super) channels: Mutex<Vec<String>>,
+}
+
+/// A connection to a server.
+pub(super) struct Link {
+    /// Different for each link of a session.
+    number: usize,
+    way: Way,
+    pub(super) label: String,
+    common: Arc<Common>,
+    line: Mutex<Line>,
+    proof: Mutex<Proof>,
+    /// The server's clock in milliseconds, and when we learned it.
+    time: Mutex<Option<(u64, Moment)>>,
+    this: Weak<Self>,
+}
+
+/// The connection as it is now. Each attempt to make one has a number.
+#[derive(Default)]
+struct Line {
+    number: u64,
+    /// Made by the first who needs it; the others wait for that.
+    connection: Arc<OnceCell<MultiplexedConnection>>,
+}
+
+/// How long it is certain that no message was missed: until when our own
+/// messages to ourselves arrived.
+#[derive(Debug, Default)]
+struct Proof {
+    asked: Option<Moment>,
+    proven: Option<Moment>,
+}
+
+impl Link {
+    pub(super) fn new(number: usize, way: Way, label: String, common: Arc<Common>) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            number,
+            way,
+            label,
+            common,
+            line: Mutex::default(),
+            proof: Mutex::default(),
+            time: Mutex::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// Sends a command and waits for its answer.
+    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
+        let (number, mut connection) = self.connection().await?;
+        let answer = command.query_async(&mut connection).await;
+        self.judge(number, answer)
+    }
+
+    /// As `ask`, of a node that is just being given what is asked about.
+    pub(super) async fn ask_anyway<T: FromRedisValue>(
+        &self,
+        command: &Cmd,
+    ) -> Result<T, RedisError> {
+        self.ask_after(&::redis::cmd("ASKING"), command).await
+    }
+
+    /// Sends both, one directly behind the other, and waits for the answer to
+    /// the second.
+    pub(super) async fn ask_after<T: FromRedisValue>(
+        &self,
+        first: &Cmd,
+        second: &Cmd,
+    ) -> Result<T, RedisError> {
+        let (number, mut connection) = self.connection().await?;
+        let mut pipeline = ::redis::pipe();
+        pipeline.add_command(first.clone()).ignore();
+        pipeline.add_command(second.clone());
+        let answer: Result<(Value,), _> = pipeline.query_async(&mut connection).await;
+        let answer = answer.and_then(|(value,)| Ok(::redis::from_redis_value(value)?));
+        self.judge(number, answer)
+    }
+
+    /// Teaches the server a script.
+    pub(super) async fn load(&self, script: &Script) -> Result<(), RedisError> {
+        let (number, mut connection) = self.connection().await?;
+        let answer = script.load_async(&mut connection).await;
+        self.judge(number, answer).map(|_| ())
+    }
+
+    /// Another connection to the same server.
+    pub(super) fn beside(&self, common: Arc<Common>) -> Arc<Self> {
+        Self::new(self.number, self.way.clone(), self.label.clone(), common)
+    }
+
+    /// The server's address, if it is a fixed one.
+    pub(super) fn host(&self) -> Option<&Host> {
+        match &self.way {
+            Way::Host(host) => Some(host),
+            _ => None,
+        }
+    }
+
+    /// Connects unless there is a connection.
+    pub(super) async fn connect(&self) -> Result<(), RedisError> {
+        self.connection().await.map(|_| ())
+    }
+
+    async fn connection(&self) -> Result<(u64, MultiplexedConnection), RedisError> {
+        let (number, connection) = {
+            let line = lock(&self.line);
+            (line.number, line.connection.clone())
+        };
+        let connection = connection
+            .get_or_try_init(|| async {
+                let connection = self.make_connection(number).await?;
+                if number > 0 {
+                    self.common.ears.missed();
+                }
+                Ok::<_, RedisError>(connection)
+            })
+            .await?;
+        Ok((number, connection.clone()))
+    }
+
+    async fn make_connection(&self, number: u64) -> Result<MultiplexedConnection, RedisError> {
+        let link = self.this.clone();
+        let take_in = move |push: PushInfo| {
+            if let Some(link) = link.upgrade() {
+                link.take_in(number, push);
+            }
+            Ok::<(), ()>(())
+        };
+        let settings = AsyncConnectionConfig::new()
+            .set_push_sender(take_in)
+            .set_response_timeout(Some(ANSWER_WITHIN))
+            .set_connection_timeout(Some(ANSWER_WITHIN));
+        let connecting = self.common.access.connect(&self.way, &settings);
+        let mut connection = connecting.await?;
+        let info: String = ::redis::cmd("INFO").query_async(&mut connection).await?;
+        fit::check(&info, self.common.mode)?;
+        for words in self.common.greeting {
+            let mut command = Cmd::new();
+            command.arg(*words);
+            command.query_async::<()>(&mut connection).await?;
+        }
+        let channels = lock(&self.common.channels).clone();
+        if !channels.is_empty() {
+            connection.subscribe(channels).await?;
+        }
+        Ok(connection)
+    }
+
+    /// A connection that failed, did not answer or leads to a server that is no
+    /// master any more is not used again.
+    fn judge<T>(&self, number: u64, answer: Result<T, RedisError>) -> Result<T, RedisError> {
+        if let Err(error) = &answer {
+            let is_over = error.is_unrecoverable_error() || error.is_timeout();
+            let is_replica = error.kind() == RedisKind::Server(ServerErrorKind::ReadOnly)
+                || error.to_string().contains("READONLY");
+            if is_over || is_replica {
+                self.end(number);
+            }
+        }
+        answer
+    }
+
+    fn end(&self, number: u64) {
+        let mut line = lock(&self.line);
+        if line.number != number {
+            return;
+        }
+        *line = Line {
+            number: number + 1,
+            connection: Arc::default(),
+        };
+        drop(line);
+        *lock(&self.proof) = Proof::default();
+        self.common.ears.missed();
+    }
+
+    fn take_in(&self, number: u64, push: PushInfo) {
+        if lock(&self.line).number != number {
+            return;
+        }
+        match push.kind {
+            PushKind::Disconnection => self.end(number),
+            PushKind::Message => {
+                if let Some(message) = Msg::from_push_info(push) {
+                    self.hear(message.get_channel_name(), message.get_payload_bytes());
+                }
+            }
+            PushKind::Invalidate => {
+                let keys = push.data.into_iter().next();
+                let keys = keys.and_then(|keys| ::redis::from_redis_value(keys).ok());
+                self.common.ears.changed(keys);
+            }
+            _ => {}
+        }
+    }
+
+    fn hear(&self, channel: &str, message: &[u8]) {
+        let Some(sent) = message.strip_prefix(ALIVE.as_bytes()) else {
+            return self.common.ears.hear(channel, message);
+        };
+        let read = || {
+            let (number, sent) = std::str::from_utf8(sent).ok()?.split_once(' ')?;
+            // In a cluster what another node was told comes here too, by a way
+            // that proves nothing of this node.
+            (number.parse() == Ok(self.number)).then(|| sent.parse().ok())?
+        };
+        if let Some(sent) = read() {
+            let proven = &mut lock(&self.proof).proven;
+            *proven = (*proven).max(Some(Moment::from_nanos(sent)));
+        }
+    }
+
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<(), RedisError> {
+        let (number, mut connection) = self.connection().await?;
+        let answer = connection.subscribe(channel).await;
+        self.judge(number, answer)
+    }
+
+    pub(super) async fn unsubscribe(&self, channel: &str) -> Result<(), RedisError> {
+        let (number, mut connection) = self.connection().await?;
+        let answer = connection.unsubscribe(channel).await;
+        self.judge(number, answer)
+    }
+
+    /// Sends a message to ourselves, unless the last one is on its way, and
+    /// subscribes again if it does not come.
+    ///
+    /// A plain `PING` would prove the connection but not the subscription.
+    pub(super) async fn prove(&self, channel: &str) {
+        let asked = lock(&self.proof).asked;
+        if asked.is_some_and(|asked| !self.is_proven(asked)) {
+            let _ = self.subscribe(channel).await;
+            self.common.ears.missed();
+        }
+        let now = boot_time();
+        lock(&self.proof).asked = Some(now);
+        let mut publish = ::redis::cmd("PUBLISH");
+        let message = format!("{ALIVE}{} {}", self.number, now.nanos());
+        publish.arg(channel).arg(message);
+        // If it fails the claims that wait find out, each by itself.
+        let _: Result<u64, _> = self.ask(&publish).await;
+    }
+
+    /// When the last message to ourselves left, unless the connection was lost
+    /// since.
+    pub(super) fn asked(&self) -> Option<Moment> {
+        lock(&self.proof).asked
+    }
+
+    /// Whether no message from before that moment can have been missed.
+    pub(super) fn is_proven(&self, since: Moment) -> bool {
+        let proven = lock(&self.proof).proven;
+        proven.is_some_and(|proven| proven >= since)
+    }
+
+    /// Learns the server's clock from an answer that just came.
+    pub(super) fn learn_time(&self, millis: u64) {
+        *lock(&self.time) = Some((millis, boot_time()));
+    }
+
+    /// The server's clock after that time, in milliseconds. It was read before
+    /// its answer came, so this is never too late.
+    pub(super) fn time_in(&self, later: std::time::Duration) -> Option<u64> {
+        let (millis, learned) = (*lock(&self.time))?;
+        Some(millis + whole_millis(boot_time().since(learned) + later))
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Link").field(&self.label).finish()
+    }
+}

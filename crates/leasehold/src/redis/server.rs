@@ -1,0 +1,281 @@
+//! The servers of a session: one, or the masters of a cluster.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ::redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, RedisError, Script, ServerErrorKind};
+use futures_util::future::join_all;
+
+use super::cluster::{Cluster, slot};
+use super::config::RedisConfig;
+use super::fault::fault;
+use super::fit::Mode;
+use super::link::{Common, Ears, Link};
+use super::lock;
+use super::place::Place;
+use super::way::{Access, Way};
+use super::witness::Witnesses;
+use crate::error::Result;
+
+/// The servers, and how to ask the right one.
+pub(super) struct Server {
+    pub(super) label: String,
+    links: Links,
+    common: Arc<Common>,
+    witnesses: Witnesses,
+}
+
+enum Links {
+    One(Arc<Link>),
+    Cluster(Cluster),
+}
+
+/// What is sent: a command, or a script that the server may have to learn first.
+pub(super) enum Request<'a> {
+    Command(&'a Cmd),
+    Script(&'a Script, Cmd),
+}
+
+impl Request<'_> {
+    pub(super) async fn send<T: FromRedisValue>(
+        &self,
+        link: &Link,
+        anyway: bool,
+    ) -> Result<T, RedisError> {
+        let (script, command) = match self {
+            Self::Command(command) => (None, *command),
+            Self::Script(script, command) => (Some(script), command),
+        };
+        let answer = ask(link, command, anyway).await;
+        let (Some(script), Err(error)) = (script, &answer) else {
+            return answer;
+        };
+        if error.kind() != RedisKind::Server(ServerErrorKind::NoScript) {
+            return answer;
+        }
+        link.load(script).await?;
+        ask(link, command, anyway).await
+    }
+}
+
+async fn ask<T: FromRedisValue>(link: &Link, command: &Cmd, anyway: bool) -> Result<T, RedisError> {
+    match anyway {
+        false => link.ask(command).await,
+        true => link.ask_anyway(command).await,
+    }
+}
+
+impl Server {
+    /// Connects and looks whether the servers fit. Messages go to the ears;
+    /// every new connection is greeted with these commands.
+    pub(super) async fn connect(
+        config: &RedisConfig,
+        ears: Arc<dyn Ears>,
+        greeting: &'static [&'static [&'static str]],
+    ) -> Result<Self> {
+        let label = config.label();
+        let access = Access::new(config)?;
+        let mode = match config.place {
+            Place::Cluster(_) => Mode::Cluster,
+            _ => Mode::Single,
+        };
+        let common = Arc::new(Common {
+            access,
+            mode,
+            ears,
+            greeting,
+            channels: Mutex::default(),
+        });
+        let wrong = |error| fault(error, "connect".into(), &label);
+        let links = match (&config.place, Way::of(&config.place)) {
+            (Place::Cluster(seeds), _) => {
+                let cluster = Cluster::connect(seeds.clone(), common.clone()).await;
+                Links::Cluster(cluster.map_err(wrong)?)
+            }
+            (_, Some(way)) => {
+                let link = Link::new(0, way, label.clone(), common.clone());
+                link.connect().await.map_err(wrong)?;
+                Links::One(link)
+            }
+            (_, None) => {
+                let kind = RedisKind::InvalidClientConfig;
+                return Err(wrong((kind, "no server named").into()));
+            }
+        };
+        let witnesses = Witnesses::new(config, &common);
+        let server = Self {
+            label,
+            links,
+            common,
+            witnesses,
+        };
+        server.witnesses.probe(&server.links()).await?;
+        Ok(server)
+    }
+
+    /// All links that there are.
+    pub(super) fn links(&self) -> Vec<Arc<Link>> {
+        match &self.links {
+            Links::One(link) => vec![link.clone()],
+            Links::Cluster(cluster) => cluster.links(),
+        }
+    }
+
+    /// The link to the server that has the key.
+    pub(super) fn link(&self, key: &str) -> Option<Arc<Link>> {
+        match &self.links {
+            Links::One(link) => Some(link.clone()),
+            Links::Cluster(cluster) => cluster.link(key),
+        }
+    }
+
+    /// Groups of at most so many, each of which one script may work on.
+    pub(super) fn batches<T>(
+        &self,
+        items: Vec<T>,
+        most: usize,
+        key: impl Fn(&T) -> String,
+    ) -> Vec<Vec<T>> {
+        let mut batches: Vec<Vec<T>> = Vec::new();
+        match &self.links {
+            Links::One(_) => {
+                for item in items {
+                    match batches.last_mut() {
+                        Some(batch) if batch.len() < most => batch.push(item),
+                        _ => batches.push(vec![item]),
+                    }
+                }
+            }
+            Links::Cluster(_) => {
+                let mut by_slot = std::collections::HashMap::<u16, Vec<T>>::new();
+                for item in items {
+                    by_slot.entry(slot(&key(&item))).or_default().push(item);
+                }
+                for mut items in by_slot.into_values() {
+                    while items.len() > most {
+                        batches.push(items.split_off(items.len() - most));
+                    }
+                    batches.push(items);
+                }
+            }
+        }
+        batches
+    }
+
+    /// Sends a command about the key.
+    pub(super) async fn ask<T: FromRedisValue>(
+        &self,
+        key: &str,
+        command: &Cmd,
+        doing: impl FnOnce() -> String,
+    ) -> Result<T> {
+        let answer = self.send(key, &Request::Command(command)).await;
+        answer.map_err(|error| fault(error, doing(), &self.label))
+    }
+
+    /// Runs a script on keys that are all in one slot.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        doing: impl FnOnce() -> String,
+    ) -> Result<T> {
+        let length = |parts: &[&str]| parts.iter().map(|part| part.len()).sum::<usize>();
+        let size = 64 + length(keys) + length(arguments);
+        let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
+        command.arg("EVALSHA").arg(script.get_hash());
+        command.arg(keys.len()).arg(keys).arg(arguments);
+        let key = keys.first().copied().unwrap_or_default();
+        let answer = self.send(key, &Request::Script(script, command)).await;
+        answer.map_err(|error| fault(error, doing(), &self.label))
+    }
+
+    async fn send<T: FromRedisValue>(
+        &self,
+        key: &str,
+        request: &Request<'_>,
+    ) -> Result<T, RedisError> {
+        match &self.links {
+            Links::One(link) => request.send(link, false).await,
+            Links::Cluster(cluster) => cluster.send(key, request).await,
+        }
+    }
+
+    /// Waits until what was written to the key is as durable as was asked for.
+    pub(super) async fn confirm(&self, key: &str, doing: impl FnOnce() -> String) -> Result<()> {
+        match self.link(key) {
+            Some(link) => self.witnesses.confirm(&link, key, doing).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Listens to a channel on every server, also on those that come later.
+    pub(super) async fn subscribe(&self, channel: &str) -> Result<()> {
+        lock(&self.common.channels).push(channel.to_owned());
+        let result = self
+            .everywhere(|link| async move { link.subscribe(channel).await })
+            .await;
+        if result.is_err() {
+            self.leave(channel);
+        }
+        result.map_err(|error| fault(error, "open a session".into(), &self.label))
+    }
+
+    pub(super) async fn unsubscribe(&self, channel: &str) -> Result<()> {
+        self.leave(channel);
+        let result = self
+            .everywhere(|link| async move { link.unsubscribe(channel).await })
+            .await;
+        result.map_err(|error| fault(error, "close the session".into(), &self.label))
+    }
+
+    fn leave(&self, channel: &str) {
+        lock(&self.common.channels).retain(|other| other != channel);
+    }
+
+    /// Does it on every server. One that is down is no error if others are not:
+    /// it is asked when it is back, or when it is needed.
+    async fn everywhere<F>(&self, act: impl Fn(Arc<Link>) -> F) -> Result<(), RedisError>
+    where
+        F: Future<Output = Result<(), RedisError>>,
+    {
+        let results = join_all(self.links().into_iter().map(act)).await;
+        let is_done = results.iter().any(Result::is_ok);
+        let error = results.into_iter().find_map(Result::err);
+        match error {
+            Some(error) if !is_done => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Learns the clocks of all servers that answer; an error if none does.
+    pub(super) async fn learn_times(&self, doing: &str) -> Result<()> {
+        let ask = |link: Arc<Link>| async move {
+            let (seconds, micros): (u64, u64) = link.ask(&::redis::cmd("TIME")).await?;
+            link.learn_time(seconds * 1000 + micros / 1000);
+            Ok(())
+        };
+        let result = self.everywhere(ask).await;
+        result.map_err(|error| fault(error, doing.into(), &self.label))
+    }
+
+    /// The server's clock after that time, in milliseconds, if it is known.
+    pub(super) fn time_in(&self, key: &str, later: Duration) -> Option<u64> {
+        self.link(key)?.time_in(later)
+    }
+
+    /// Learns the clock of the server that has the key from its answer.
+    pub(super) fn learn_time(&self, key: &str, millis: u64) {
+        if let Some(link) = self.link(key) {
+            link.learn_time(millis);
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Server").field(&self.label).finish()
+    }
+}

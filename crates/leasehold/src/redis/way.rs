@@ -1,0 +1,200 @@
+//! The way to a server: how a new connection to it is made.
+
+use std::time::Duration;
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo,
+    ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates,
+};
+
+use super::config::{RedisConfig, User};
+use super::place::{Host, Place};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How long an answer may take; a session with a shorter ttl gives up earlier.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// What every connection of a session has in common.
+#[derive(Clone)]
+pub(super) struct Access {
+    user: User,
+    sentinel_user: User,
+    database: i64,
+    /// `None` without TLS.
+    certificates: Option<TlsCertificates>,
+}
+
+/// Where a connection leads to.
+#[derive(Clone)]
+pub(super) enum Way {
+    Host(Host),
+    Socket(std::path::PathBuf),
+    /// To wherever the sentinels say that the master is.
+    Master {
+        sentinels: Vec<Host>,
+        master: String,
+    },
+}
+
+impl Access {
+    pub(super) fn new(config: &RedisConfig) -> Result<Self> {
+        let certificates = match &config.tls {
+            None => None,
+            Some(tls) => {
+                // With several providers in the tree rustls would not choose.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let read = |path: &std::path::PathBuf| {
+                    std::fs::read(path).map_err(|error| {
+                        let why = format!("{}: {error}", path.display());
+                        Error::new(ErrorKind::Config, "read a certificate", why)
+                    })
+                };
+                let client_tls = match (&tls.certificate, &tls.key) {
+                    (Some(certificate), Some(key)) => Some(ClientTlsConfig {
+                        client_cert: read(certificate)?,
+                        client_key: read(key)?,
+                    }),
+                    _ => None,
+                };
+                let root_cert = tls.authority.as_ref().map(read).transpose()?;
+                Some(TlsCertificates {
+                    client_tls,
+                    root_cert,
+                })
+            }
+        };
+        Ok(Self {
+            user: config.user.clone(),
+            sentinel_user: config.sentinel_user.clone(),
+            database: config.database,
+            certificates,
+        })
+    }
+
+    fn client(&self, way: &Way) -> Result<Client, RedisError> {
+        let address = match way {
+            Way::Socket(path) => ConnectionAddr::Unix(path.clone()),
+            Way::Host(host) => self.address(host),
+            Way::Master { .. } => {
+                let kind = ::redis::ErrorKind::InvalidClientConfig;
+                return Err((kind, "a sentinel was not asked").into());
+            }
+        };
+        let settings = user_settings(&self.user).set_db(self.database);
+        // Messages come over the connection that requests go over.
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
+        self.open(address, settings)
+    }
+
+    fn address(&self, host: &Host) -> ConnectionAddr {
+        let Host { name, port } = host.clone();
+        match self.certificates {
+            None => ConnectionAddr::Tcp(name, port),
+            Some(_) => ConnectionAddr::TcpTls {
+                host: name,
+                port,
+                insecure: false,
+                tls_params: None,
+            },
+        }
+    }
+
+    fn open(
+        &self,
+        address: ConnectionAddr,
+        settings: RedisConnectionInfo,
+    ) -> Result<Client, RedisError> {
+        let info = address.into_connection_info()?.set_redis_settings(settings);
+        match &self.certificates {
+            None => Client::open(info),
+            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+        }
+    }
+
+    /// A new connection.
+    pub(super) async fn connect(
+        &self,
+        way: &Way,
+        settings: &AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        let client = match way {
+            Way::Master { sentinels, master } => {
+                let host = self.find_master(sentinels, master).await?;
+                self.client(&Way::Host(host))?
+            }
+            way => self.client(way)?,
+        };
+        client
+            .get_multiplexed_async_connection_with_config(settings)
+            .await
+    }
+
+    /// Asks the sentinels, one after the other, until one knows. They may
+    /// disagree for a moment; whoever is named is asked for its role afterwards.
+    async fn find_master(&self, sentinels: &[Host], master: &str) -> Result<Host, RedisError> {
+        let mut last = None;
+        for sentinel in sentinels {
+            match self.ask_sentinel(sentinel, master).await {
+                Ok(Some(host)) => return Ok(host),
+                Ok(None) => {
+                    let kind = ::redis::ErrorKind::InvalidClientConfig;
+                    let why = format!("the sentinels know no master {master:?}");
+                    last.get_or_insert_with(|| (kind, "unknown master", why).into());
+                }
+                Err(error) => {
+                    last.get_or_insert(error);
+                }
+            }
+        }
+        let none = || (::redis::ErrorKind::InvalidClientConfig, "no sentinel named").into();
+        Err(last.unwrap_or_else(none))
+    }
+
+    async fn ask_sentinel(
+        &self,
+        sentinel: &Host,
+        master: &str,
+    ) -> Result<Option<Host>, RedisError> {
+        let settings = user_settings(&self.sentinel_user).set_skip_set_lib_name();
+        let client = self.open(self.address(sentinel), settings)?;
+        // One that hangs must not use up the time of the others.
+        let within = Some(ANSWER_WITHIN / 4);
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(within)
+            .set_response_timeout(within);
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&settings)
+            .await?;
+        let mut question = ::redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+        let answer: Option<(String, u16)> = question.query_async(&mut connection).await?;
+        Ok(answer.map(|(name, port)| Host { name, port }))
+    }
+}
+
+fn user_settings(user: &User) -> RedisConnectionInfo {
+    let mut settings = RedisConnectionInfo::default();
+    if let Some(name) = &user.name {
+        settings = settings.set_username(name);
+    }
+    if let Some(password) = &user.password {
+        settings = settings.set_password(password);
+    }
+    settings
+}
+
+impl Way {
+    /// The one way of a place; `None` if there are several.
+    pub(super) fn of(place: &Place) -> Option<Self> {
+        match place {
+            Place::One(host) => Some(Self::Host(host.clone())),
+            Place::Socket(path) => Some(Self::Socket(path.clone())),
+            Place::Sentinel { sentinels, master } => Some(Self::Master {
+                sentinels: sentinels.clone(),
+                master: master.clone(),
+            }),
+            Place::Cluster(_) => None,
+        }
+    }
+}
