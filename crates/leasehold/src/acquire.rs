@@ -139,7 +139,7 @@ async fn seek(
                     return Ok(Some(claim));
                 }
             }
-            Ok(Ok(Standing::Waiting { .. })) => outage = Outage::heard(),
+            Ok(Ok(Standing::Waiting { .. } | Standing::MayBeFree)) => outage = Outage::heard(),
             Ok(Ok(Standing::Busy)) => {
                 seat.take().into_iter().for_each(Attempt::dissolve);
                 return Ok(None);

@@ -50,7 +50,7 @@ pub trait Engine: Inspect {
 
     /// Waits until the claim's standing may have changed and says what it is.
     /// May wake early, never more than a second late. Never puts the claim into
-    /// the queue.
+    /// the queue; where there is none, says when to ask again.
     async fn wait(&self, ticket: &Ticket, watch: Watch) -> Result<Standing>;
 
     /// Takes the claim out of its queue: release, cancel and evict alike.
@@ -151,6 +151,9 @@ pub enum Standing {
         /// How many claims are before it, holders included.
         ahead: u32,
     },
+    /// The store keeps no queue, and the lock may be free now: the claim is to
+    /// be asked for again. Only from `wait`.
+    MayBeFree,
     /// A claim that does not wait was not granted. Nothing was written.
     Busy,
     /// The store does not have the claim, or its lease, any more.
