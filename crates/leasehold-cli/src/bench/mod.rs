@@ -4,6 +4,8 @@
 mod contend;
 mod floor;
 mod held;
+#[cfg(feature = "redis")]
+mod redis;
 mod report;
 mod startup;
 mod tasks;
@@ -62,6 +64,12 @@ pub(crate) async fn bench(
             .as_ref()
             .is_none_or(|only| part.contains(only.as_str()))
     };
+    #[cfg(feature = "redis")]
+    if redis::is_meant(&setting.url) {
+        redis::bench(&setting, &scratch, &mut report, wanted).await?;
+        report.finish()?;
+        return Ok(exit::OK);
+    }
     if wanted("one task") {
         tasks::one_task(&setting, &mut report).await?;
     }

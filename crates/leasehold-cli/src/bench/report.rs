@@ -45,14 +45,8 @@ impl Report {
             Goal::None => ("", None, None),
         };
         if !self.is_json {
-            if self.lines.is_empty() {
-                let (part, what, value, unit) = ("part", "figure", "value", "unit");
-                print::text(&format!(
-                    "{part:<24} {what:<34} {value:>12} {unit:<10} goal
-"
-                ))?;
-            }
-            let goal = goal.map_or(String::new(), |goal| format!("{sign} {goal}"));
+            self.heading()?;
+            let goal = goal.map_or(String::new(), |goal| format!("{sign} {}", short(goal)));
             let verdict = match is_met {
                 Some(true) => "ok",
                 Some(false) => "MISSED",
@@ -69,6 +63,26 @@ impl Report {
         Ok(())
     }
 
+    /// Words about a part that no figure has.
+    pub(crate) fn note(&mut self, part: &str, text: &str) -> Result<(), Failure> {
+        if !self.is_json {
+            self.heading()?;
+            print::text(&format!("{part:<24} {}\n", print::clean(text)))?;
+        }
+        self.lines.push(json!({ "part": part, "note": text }));
+        Ok(())
+    }
+
+    fn heading(&self) -> Result<(), Failure> {
+        if !self.lines.is_empty() {
+            return Ok(());
+        }
+        let (part, what, value, unit) = ("part", "figure", "value", "unit");
+        print::text(&format!(
+            "{part:<24} {what:<34} {value:>12} {unit:<10} goal\n"
+        ))
+    }
+
     pub(crate) fn finish(&self) -> Result<(), Failure> {
         if self.is_json {
             print::json_line(&self.lines)?;
@@ -82,6 +96,15 @@ fn number(value: f64) -> String {
         size if size >= 1000.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.3}"),
+    }
+}
+
+/// A goal as it was set, or as it was measured if another's figure is the goal.
+fn short(goal: f64) -> String {
+    match goal.fract() {
+        0.0 => goal.to_string(),
+        _ if goal < 10.0 => goal.to_string(),
+        _ => number(goal),
     }
 }
 

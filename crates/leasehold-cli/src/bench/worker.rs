@@ -17,6 +17,9 @@ pub(crate) enum Role {
     Contend { hold_micros: u64 },
     /// Holds so many locks and measures what that costs.
     Held { locks: usize },
+    /// The same on a Redis server, whose costs it measures too.
+    #[cfg(feature = "redis")]
+    Keep { locks: usize },
 }
 
 impl FromStr for Role {
@@ -29,6 +32,10 @@ impl FromStr for Role {
                 hold_micros: number,
             }),
             "held" => Ok(Self::Held {
+                locks: usize::try_from(number).unwrap_or(0),
+            }),
+            #[cfg(feature = "redis")]
+            "keep" => Ok(Self::Keep {
                 locks: usize::try_from(number).unwrap_or(0),
             }),
             _ => Err("unknown role".into()),
@@ -58,6 +65,8 @@ pub(crate) async fn work(role: &Role, setting: &Setting) -> Result<u8, Failure> 
             contend(setting, Duration::from_micros(hold_micros)).await?;
         }
         Role::Held { locks } => held(setting, locks).await?,
+        #[cfg(feature = "redis")]
+        Role::Keep { locks } => super::redis::keep(&setting.url, setting.time, locks).await?,
     }
     Ok(exit::OK)
 }
@@ -102,6 +111,26 @@ async fn held(setting: &Setting, locks: usize) -> Result<(), Failure> {
     let separator = if setting.url.contains('?') { '&' } else { '?' };
     // Three renewals a second, three times as often as with the default ttl.
     let session = leasehold::connect(&format!("{}{separator}ttl=3s", setting.url)).await?;
+    let (guards, bytes_per_lock) = take_many(&session, locks).await?;
+    let (cpu, start) = (cpu_time(), Instant::now());
+    tokio::time::sleep(setting.time.max(Duration::from_secs(3))).await;
+    let used = cpu_time().saturating_sub(cpu);
+    let record = HeldRecord {
+        core_percent: 100.0 * used.as_secs_f64() / start.elapsed().as_secs_f64(),
+        bytes_per_lock,
+        still_held: guards.iter().filter(|guard| guard.check().is_ok()).count(),
+    };
+    print::json_line(&record)?;
+    drop(guards);
+    session.close().await;
+    Ok(())
+}
+
+/// So many locks, and what each takes of our memory in bytes.
+pub(crate) async fn take_many(
+    session: &leasehold::Session,
+    locks: usize,
+) -> Result<(Vec<leasehold::Guard>, f64), Failure> {
     // The first lock brings the allocator and the statement cache to size.
     session
         .mutex("leasehold-bench/held/first")
@@ -119,20 +148,9 @@ async fn held(setting: &Setting, locks: usize) -> Result<(), Failure> {
                 .await?,
         );
     }
-    let after = resident_bytes();
-    let (cpu, start) = (cpu_time(), Instant::now());
-    tokio::time::sleep(setting.time.max(Duration::from_secs(3))).await;
-    let used = cpu_time().saturating_sub(cpu);
+    let more = resident_bytes().saturating_sub(before);
     #[expect(clippy::cast_precision_loss, reason = "a size in bytes")]
-    let record = HeldRecord {
-        core_percent: 100.0 * used.as_secs_f64() / start.elapsed().as_secs_f64(),
-        bytes_per_lock: after.saturating_sub(before) as f64 / locks as f64,
-        still_held: guards.iter().filter(|guard| guard.check().is_ok()).count(),
-    };
-    print::json_line(&record)?;
-    drop(guards);
-    session.close().await;
-    Ok(())
+    Ok((guards, more as f64 / locks as f64))
 }
 
 fn resident_bytes() -> usize {
@@ -145,7 +163,7 @@ fn resident_bytes() -> usize {
     pages * rustix::param::page_size()
 }
 
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(
         time.tv_sec.unsigned_abs(),
