@@ -19,6 +19,8 @@ pub(crate) struct Tool {
 /// Everything the tests need. A test that starts a new program adds its line.
 pub(crate) const TOOLS: &[Tool] = &[
     tool("redis-server", "redis-server", "conformance"),
+    tool("redis-sentinel", "redis-sentinel", "servers"),
+    tool("redis-cli", "redis-tools", "servers"),
     tool("bindfs", "bindfs", "cli"),
     tool("flock", "util-linux", "cli"),
     tool("setsid", "util-linux", "cli"),

@@ -1,0 +1,44 @@
+//! Servers of other versions than the system's. `cargo xtask test` brings them
+//! into `target/tools/servers`.
+
+use std::path::{Path, PathBuf};
+
+/// A version that the tests can start beside the system's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// Older than anything we support.
+    Redis5,
+    /// The oldest that we support.
+    Redis6,
+    /// Newer than Debian's Redis: it has `WAITAOF`, `SET … IFEQ`, `DELIFEQ`.
+    Valkey9,
+}
+
+impl Version {
+    pub(crate) const ALL: [Self; 3] = [Self::Redis5, Self::Redis6, Self::Valkey9];
+
+    pub(crate) fn program(self) -> PathBuf {
+        let name = match self {
+            Self::Redis5 => "redis-5.0.6/redis-server",
+            Self::Redis6 => "redis-6.2.5/redis-server",
+            Self::Valkey9 => "valkey-9.1.2/valkey-server",
+        };
+        tools().join("servers").join(name)
+    }
+}
+
+/// The name of the missing version, if it is missing.
+pub(crate) fn lacks_version(version: Version) -> Option<&'static str> {
+    let name = match version {
+        Version::Redis5 => "redis-server 5.0.6 (cargo xtask tools)",
+        Version::Redis6 => "redis-server 6.2.5 (cargo xtask tools)",
+        Version::Valkey9 => "valkey-server 9.1.2 (cargo xtask tools)",
+    };
+    (!version.program().is_file()).then_some(name)
+}
+
+/// Where `cargo xtask` puts what it builds for the tests.
+pub(crate) fn tools() -> PathBuf {
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    scratch.parent().unwrap_or(scratch).join("tools")
+}

@@ -1,0 +1,145 @@
+//! The servers that other tests start do what those tests rely on.
+
+// Helpers of tests fail like tests.
+#![allow(clippy::unwrap_used)]
+
+mod server;
+
+use server::{
+    Certificates, Cluster, RedisServer, Replicated, Sentinel, Version, lacks_redis, lacks_sentinel,
+    lacks_version, must_skip, text,
+};
+
+#[test]
+fn arguments_with_spaces_arrive_whole() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = RedisServer::start(folder.path(), &["--appendonly", "yes"]);
+    server.command(&["SET", "a key", "two words"]);
+    assert_eq!(text(&server.command(&["GET", "a key"])), "two words");
+    let port = server.port();
+    server.restart();
+    assert_eq!(server.port(), port);
+    assert_eq!(text(&server.command(&["GET", "a key"])), "two words");
+}
+
+#[test]
+fn a_server_on_a_socket_file_has_no_port() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start_unix(folder.path(), &[]);
+    assert!(server.url().starts_with("unix:/"));
+    assert_eq!(server.tell("PING"), "PONG");
+    assert_eq!(server.info("tcp_port").unwrap(), "0");
+}
+
+#[test]
+fn a_server_with_tls_shows_a_certificate_of_our_authority() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let certificates = Certificates::make(folder.path());
+    let server = RedisServer::start_tls(folder.path(), &certificates, true);
+    assert_eq!(server.tell("CONFIG GET port"), "port\n0");
+    let shaken = |authority: &std::path::Path| {
+        let mut command = std::process::Command::new("redis-cli");
+        command.args(["-h", "127.0.0.1", "-p", &server.port().to_string()]);
+        command.arg("--tls").arg("--cacert").arg(authority);
+        command.arg("--cert").arg(&certificates.client);
+        command.arg("--key").arg(&certificates.client_key);
+        let output = command.arg("PING").output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim() == "PONG"
+    };
+    assert!(shaken(&certificates.authority));
+    let other = tempfile::tempdir().unwrap();
+    assert!(!shaken(&Certificates::make(other.path()).authority));
+}
+
+#[test]
+fn a_replica_has_what_its_primary_has() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let replicated = Replicated::start(folder.path(), 1, &[]);
+    replicated.primary().command(&["SET", "key", "value"]);
+    let reached = replicated.primary().command(&["WAIT", "1", "5000"]);
+    assert_eq!(text(&reached), "1");
+    assert_eq!(replicated.replicas()[0].tell("GET key"), "value");
+}
+
+#[test]
+fn sentinels_replace_a_killed_primary() {
+    if must_skip(lacks_redis()) || must_skip(lacks_sentinel()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut sentinel = Sentinel::start(folder.path(), &[]);
+    let first = sentinel.kill_primary();
+    let second = sentinel.wait_for_new_primary();
+    assert_ne!(first, second);
+    assert_eq!(sentinel.primary().tell("SET key value"), "OK");
+}
+
+#[test]
+fn a_slot_moves_with_its_keys() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path());
+    let slot = cluster.slot("{tag}");
+    let (from, to) = (cluster.owner(slot), (cluster.owner(slot) + 1) % 3);
+    cluster.servers[from].command(&["SET", "{tag}", "value"]);
+    cluster.begin_move(slot, from, to);
+    assert_eq!(cluster.servers[from].tell("GET {tag}"), "value");
+    cluster.move_keys(slot, from, to);
+    assert!(cluster.servers[from].tell("GET {tag}").starts_with("-ASK"));
+    cluster.finish_move(slot, to);
+    assert_eq!(cluster.owner(slot), to);
+    assert_eq!(cluster.servers[to].tell("GET {tag}"), "value");
+    assert!(
+        cluster.servers[from]
+            .tell("GET {tag}")
+            .starts_with("-MOVED")
+    );
+}
+
+#[test]
+fn a_replica_takes_the_slots_of_a_killed_master() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start_with_replicas(folder.path());
+    assert_eq!(cluster.owner(0), 0);
+    cluster.kill(0);
+    assert_eq!(cluster.wait_for_new_owner(0, 0), 3);
+}
+
+#[test]
+fn other_versions_are_what_they_say() {
+    for version in Version::ALL {
+        if must_skip(lacks_version(version)) {
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let server = RedisServer::start_version(version, folder.path(), &[]);
+        let field = match version {
+            Version::Valkey9 => "valkey_version",
+            Version::Redis5 | Version::Redis6 => "redis_version",
+        };
+        let number = server.info(field).unwrap();
+        let expected = match version {
+            Version::Redis5 => "5.0.6",
+            Version::Redis6 => "6.2.5",
+            Version::Valkey9 => "9.1.2",
+        };
+        assert_eq!(number, expected);
+    }
+}
