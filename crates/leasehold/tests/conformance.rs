@@ -2,6 +2,9 @@
 //! ignored, with the reason.
 
 #[cfg(feature = "redis")]
+#[path = "conformance/pool.rs"]
+mod pool;
+#[cfg(feature = "redis")]
 mod server;
 
 use std::path::Path;
@@ -58,6 +61,18 @@ const STORES: &[Store] = &[
             }
         },
     },
+    #[cfg(feature = "redis")]
+    Store {
+        name: "redis-sentinel",
+        lacks: server::lacks_sentinel,
+        start: |_, _| pool::SENTINELS.take(),
+    },
+    #[cfg(feature = "redis")]
+    Store {
+        name: "redis-cluster",
+        lacks: server::lacks_redis,
+        start: |_, _| pool::CLUSTERS.take(),
+    },
 ];
 
 fn main() -> ExitCode {
@@ -69,7 +84,10 @@ fn main() -> ExitCode {
     // and also harder on them.
     arguments.test_threads = arguments.test_threads.or(Some(8));
     let trials = STORES.iter().flat_map(trials).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let code = libtest_mimic::run(&arguments, trials).exit_code();
+    #[cfg(feature = "redis")]
+    pool::end();
+    code
 }
 
 fn trials(store: &'static Store) -> Vec<Trial> {

@@ -18,8 +18,10 @@ use crate::clock::{Moment, boot_time};
 
 /// How often one request is sent on to another node.
 const REDIRECTIONS: u32 = 8;
-/// How long to wait for keys that are just being moved.
+/// How long to wait for keys that are just being moved, some here, some there;
+/// and how often.
 const MOVING: Duration = Duration::from_millis(20);
+const MOVES: u32 = 100;
 /// How old the map must be before trouble makes us ask for a new one.
 const STALE: Duration = Duration::from_millis(100);
 
@@ -79,7 +81,8 @@ impl Cluster {
         let nowhere = || RedisError::from((RedisKind::Io, "no master of the cluster is known"));
         let mut link = self.link(key).ok_or_else(nowhere)?;
         let mut anyway = false;
-        for _ in 0..REDIRECTIONS {
+        let (mut redirections, mut moves) = (0, 0);
+        while redirections < REDIRECTIONS && moves < MOVES {
             let answer = request.send::<T>(&link, anyway).await;
             let Err(error) = answer else { return answer };
             anyway = false;
@@ -89,13 +92,18 @@ impl Cluster {
                 (RedisKind::Server(ServerErrorKind::Moved), Some(target)) => {
                     let _ = self.learn_if_stale().await;
                     link = self.link_to(&target);
+                    redirections += 1;
                 }
                 (RedisKind::Server(ServerErrorKind::Ask), Some(target)) => {
                     anyway = true;
                     link = self.link_to(&target);
+                    redirections += 1;
                 }
                 (RedisKind::Server(ServerErrorKind::TryAgain), _) => {
                     tokio::time::sleep(MOVING).await;
+                    // The rest may have been moved meanwhile.
+                    link = self.link(key).unwrap_or(link);
+                    moves += 1;
                 }
                 _ => {
                     // Its replica may be the master by now. Whoever asked asks
@@ -105,7 +113,7 @@ impl Cluster {
                 }
             }
         }
-        let why = "the nodes of the cluster send us from one to the other";
+        let why = "the cluster is moving this lock for too long";
         Err((RedisKind::Io, why).into())
     }
 

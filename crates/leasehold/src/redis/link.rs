@@ -145,6 +145,12 @@ impl Link {
         self.connection().await.map(|_| ())
     }
 
+    /// Whether there was a connection and is none now.
+    pub(super) fn is_lost(&self) -> bool {
+        let line = lock(&self.line);
+        line.number > 0 && !line.connection.initialized()
+    }
+
     async fn connection(&self) -> Result<(u64, MultiplexedConnection), RedisError> {
         let (number, connection) = {
             let line = lock(&self.line);

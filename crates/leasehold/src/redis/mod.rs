@@ -226,6 +226,7 @@ impl Engine for RedisEngine {
         tokio::select! {
             () = open.news.notified() => {}
             () = waiting::prove(self, lease) => {}
+            () = self.server.mend() => {}
         }
     }
 

@@ -16,7 +16,9 @@ use super::lock;
 use super::place::Place;
 use super::way::{Access, Way};
 use super::witness::Witnesses;
+use crate::backoff;
 use crate::error::Result;
+use crate::random::random_u64;
 
 /// The servers, and how to ask the right one.
 pub(super) struct Server {
@@ -247,6 +249,28 @@ impl Server {
         match error {
             Some(error) if !is_done => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Makes lost connections anew, so that held claims are verified as soon as
+    /// that can be and not when their renewal is due. Never returns.
+    pub(super) async fn mend(&self) {
+        let mut pauses = 0;
+        loop {
+            let lost: Vec<_> = self.links().into_iter().filter(|l| l.is_lost()).collect();
+            if lost.is_empty() {
+                // Whoever loses one tells the ears, and this is called again.
+                return std::future::pending().await;
+            }
+            // Where it is known by now who took its place, that is found out too.
+            if let Links::Cluster(cluster) = &self.links {
+                let _ = cluster.learn_if_stale().await;
+            }
+            join_all(lost.iter().map(|link| link.connect())).await;
+            let (first, longest) = (Duration::from_millis(50), Duration::from_secs(1));
+            let pause = backoff::pause(pauses, first, longest, random_u64());
+            tokio::time::sleep(pause).await;
+            pauses += 1;
         }
     }
 
