@@ -93,7 +93,11 @@ impl Server {
         let links = match (&config.place, Way::of(&config.place)) {
             (Place::Cluster(seeds), _) => {
                 let cluster = Cluster::connect(seeds.clone(), common.clone()).await;
-                Links::Cluster(cluster.map_err(wrong)?)
+                let cluster = cluster.map_err(wrong)?;
+                // One that is down is tried again when it is needed.
+                let links = cluster.links();
+                join_all(links.iter().map(|link| link.connect())).await;
+                Links::Cluster(cluster)
             }
             (_, Some(way)) => {
                 let link = Link::new(0, way, label.clone(), common.clone());
