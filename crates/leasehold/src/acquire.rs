@@ -10,7 +10,7 @@ use crate::attempt::Attempt;
 use crate::backoff;
 use crate::clock::Moment;
 use crate::core::{Anchor, Core, Term};
-use crate::engine::Standing;
+use crate::engine::{Standing, Together};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::hold::{Claim, Hold, Limits, Stake};
@@ -18,6 +18,7 @@ use crate::local::{Local, Place, Turn};
 use crate::name::Name;
 use crate::phase::Phase;
 use crate::random::random_u64;
+use crate::reaper::Errand;
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -75,6 +76,68 @@ async fn get(anchor: &Arc<Anchor>, want: &Want, patience: Patience) -> Result<Op
         claim.map(|claim| Stake { claim, turn: None })
     };
     Ok(stake.map(|stake| Guard::new(Hold::new(anchor.clone(), stake, want.limits, asked))))
+}
+
+/// Gets all of them in one step, if the store has such a step and all are free.
+/// What it says otherwise is only about now: to wait, get them one by one.
+///
+/// # Cancel safety
+/// Dropping the future leaves nothing behind.
+pub(crate) async fn acquire_together(
+    anchor: &Arc<Anchor>,
+    wants: &[Want],
+    patience: Patience,
+) -> Result<Option<AllOrNone>> {
+    let core = &anchor.core;
+    let asked = core.clock.now();
+    let Some(term) = open_now(core)(&core.phases.current()) else {
+        return Ok(None);
+    };
+    let turns = wants.iter().map(|want| Local::try_join(core, &want.name));
+    let Some(turns) = turns.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let attempt = |want| Attempt::new(core, want, Patience::Try, term.clone());
+    let mut attempts: Vec<_> = wants.iter().map(attempt).collect();
+    let asking = Attempt::ask_together(&mut attempts);
+    let answer = match bounded(core, patience, Some(&term), asking).await {
+        Ok(answer) => answer?,
+        Err(Interrupt::TermOver) => return Ok(None),
+        Err(interrupt) => return Err(interrupt.into_error(core, &wants[0], None)),
+    };
+    let tokens = match answer {
+        Together::Held(tokens) => tokens,
+        Together::Busy | Together::Separately => {
+            attempts.into_iter().for_each(Attempt::dissolve);
+            let is_busy = answer == Together::Busy;
+            return Ok(is_busy.then_some(AllOrNone::None));
+        }
+    };
+    let mut claims = Vec::new();
+    for (attempt, token) in attempts.into_iter().zip(tokens) {
+        match attempt.granted(token) {
+            Some(claim) => claims.push(claim),
+            // The lease ended just now: what came with it goes back.
+            None => {
+                let back = claims.into_iter();
+                back.for_each(|claim| core.send(Errand::withdraw(claim, None)));
+                return Ok(None);
+            }
+        }
+    }
+    let stakes = claims.into_iter().zip(turns);
+    let guards = stakes.zip(wants).map(|((claim, turn), want)| {
+        let turn = Some(turn);
+        let hold = Hold::new(anchor.clone(), Stake { claim, turn }, want.limits, asked);
+        Guard::new(hold)
+    });
+    Ok(Some(AllOrNone::All(guards.collect())))
+}
+
+/// What came of asking for several in one step.
+pub(crate) enum AllOrNone {
+    All(Vec<Guard>),
+    None,
 }
 
 async fn in_turn(core: &Arc<Core>, want: &Want, patience: Patience) -> Result<Option<Stake>> {
@@ -184,12 +247,7 @@ async fn open_term(
         Patience::Until(_) => patience,
         Patience::Try | Patience::Wait => Patience::within(core, core.settings.patience),
     };
-    let open = core.phases.until(|phase| match phase {
-        // A term past its deadline is as good as none; the watchdog is about
-        // to notice.
-        Phase::Open(term) if !term.is_over(core.clock.now()) => Some(term.clone()),
-        _ => None,
-    });
+    let open = core.phases.until(open_now(core));
     bounded(core, patience, None, open)
         .await
         .map_err(|interrupt| {
@@ -204,6 +262,15 @@ async fn open_term(
             };
             interrupt.into_error(core, want, Some(trouble))
         })
+}
+
+/// Finds the lease in a phase that has one. A term past its deadline is as good
+/// as none; the watchdog is about to notice.
+fn open_now(core: &Core) -> impl Fn(&Phase) -> Option<Arc<Term>> {
+    move |phase| match phase {
+        Phase::Open(term) if !term.is_over(core.clock.now()) => Some(term.clone()),
+        _ => None,
+    }
 }
 
 fn doing(want: &Want) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::acquire::{Patience, Want};
 use crate::core::{Core, Term};
-use crate::engine::{ClaimRef, Standing, Ticket, TicketId, Watch};
+use crate::engine::{ClaimRef, Standing, Ticket, TicketId, Together, Watch};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::{Fence, Token};
 use crate::hold::Claim;
@@ -78,14 +78,39 @@ impl Attempt {
         let Ok(answer) = tokio::time::timeout(self.core.settings.ttl / 3, request).await else {
             return Err(self.silence());
         };
-        match &answer {
+        self.answered(answer.as_ref().err());
+        answer
+    }
+
+    fn answered(&mut self, error: Option<&Error>) {
+        match error {
             // Still in doubt: the store may have done it, or do it yet.
-            Err(error) if error.effect() == Effect::Unknown => {}
-            Err(_) => {
+            Some(error) if error.effect() == Effect::Unknown => {}
+            Some(_) => {
                 self.asked -= 1;
                 self.unanswered -= 1;
             }
-            Ok(_) => self.unanswered -= 1,
+            None => self.unanswered -= 1,
+        }
+    }
+
+    /// Asks for all of them in one step.
+    pub(crate) async fn ask_together(attempts: &mut [Self]) -> Result<Together> {
+        let Some(first) = attempts.first() else {
+            return Ok(Together::Separately);
+        };
+        let core = first.core.clone();
+        let tickets: Vec<_> = attempts.iter().map(|one| one.ticket.clone()).collect();
+        for attempt in attempts.iter_mut() {
+            attempt.asked += 1;
+            attempt.unanswered += 1;
+        }
+        let request = core.engine.enqueue_all(&tickets);
+        let Ok(answer) = tokio::time::timeout(core.settings.ttl / 3, request).await else {
+            return Err(attempts[0].silence());
+        };
+        for attempt in attempts.iter_mut() {
+            attempt.answered(answer.as_ref().err());
         }
         answer
     }

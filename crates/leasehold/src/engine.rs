@@ -48,6 +48,12 @@ pub trait Engine: Inspect {
     /// session's ttl or not at all.
     async fn enqueue(&self, ticket: &Ticket) -> Result<Standing>;
 
+    /// Grants all of these claims, of different locks, in one step, or none of
+    /// them. Their tickets do not wait.
+    async fn enqueue_all(&self, _tickets: &[Ticket]) -> Result<Together> {
+        Ok(Together::Separately)
+    }
+
     /// Waits until the claim's standing may have changed and says what it is.
     /// May wake early, never more than a second late. Never puts the claim into
     /// the queue; where there is none, says when to ask again.
@@ -158,6 +164,17 @@ pub enum Standing {
     Busy,
     /// The store does not have the claim, or its lease, any more.
     Gone,
+}
+
+/// What became of several claims that were asked for in one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Together {
+    /// All are granted, with these tokens.
+    Held(Vec<Token>),
+    /// One of the locks is not free. Nothing was written.
+    Busy,
+    /// The store cannot do this in one step. Nothing was written.
+    Separately,
 }
 
 /// The store's answer to a renewal.

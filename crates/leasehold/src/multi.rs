@@ -1,7 +1,8 @@
 //! Several mutexes, all or none.
 //!
-//! The names are sorted and taken one after the other, so two callers never
-//! wait for each other in a circle.
+//! Where the store can, all are taken in one step if all are free. Else the
+//! names are sorted and taken one after the other, so two callers never wait
+//! for each other in a circle.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
 
-use crate::acquire::Patience;
+use crate::acquire::{AllOrNone, Patience, acquire_together};
 use crate::core::Anchor;
 use crate::error::Result;
 use crate::guard::{Guard, Lost};
@@ -72,6 +73,11 @@ impl LockAll {
     /// # Cancel safety
     /// Dropping the future gives back what it has got.
     pub async fn try_lock(&self) -> Result<Option<Guards>> {
+        match self.together(Patience::Try).await? {
+            Some(AllOrNone::All(guards)) => return Ok(Some(Guards(guards))),
+            Some(AllOrNone::None) => return Ok(None),
+            None => {}
+        }
         let mut guards = Guards::default();
         for target in self.targets() {
             match target.attempt(1).await {
@@ -90,6 +96,9 @@ impl LockAll {
     }
 
     async fn waited(&self, patience: Patience) -> Result<Guards> {
+        if let Ok(Some(AllOrNone::All(guards))) = self.together(patience).await {
+            return Ok(Guards(guards));
+        }
         let mut guards = Guards::default();
         for target in self.targets() {
             match target.waited(1, patience).await {
@@ -101,6 +110,16 @@ impl LockAll {
             }
         }
         Ok(guards)
+    }
+
+    /// All in one step, if that can be.
+    async fn together(&self, patience: Patience) -> Result<Option<AllOrNone>> {
+        if self.names.len() < 2 {
+            return Ok(None);
+        }
+        let wants = self.targets().map(|target| target.want(1));
+        let wants = wants.collect::<Result<Vec<_>>>()?;
+        acquire_together(&self.anchor, &wants, patience).await
     }
 
     fn targets(&self) -> impl Iterator<Item = Target> + '_ {

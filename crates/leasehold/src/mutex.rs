@@ -110,7 +110,7 @@ impl Target {
         Name::new(&self.name)
     }
 
-    fn want(&self, weight: u32) -> Result<Want> {
+    pub(crate) fn want(&self, weight: u32) -> Result<Want> {
         let name = self.name()?;
         let capacity = self.capacity;
         if weight == 0 || weight > capacity {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::engine::{
     Cause, ClaimRef, Engine, Finding, Inspect, Lease, Owner, Promises, Queue, Renewal, Standing,
-    Ticket, Watch, Withdrawn,
+    Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::name::Name;
@@ -162,6 +162,11 @@ impl Engine for Wire {
 
     async fn enqueue(&self, ticket: &Ticket) -> Result<Standing> {
         self.carry(Call::Enqueue, || self.engine.enqueue(ticket))
+            .await
+    }
+
+    async fn enqueue_all(&self, tickets: &[Ticket]) -> Result<Together> {
+        self.carry(Call::Enqueue, || self.engine.enqueue_all(tickets))
             .await
     }
 
