@@ -1,10 +1,12 @@
-//! The servers that other tests start do what those tests rely on.
+//! The servers and the proxy that other tests start do what those tests rely on.
 
 // Helpers of tests fail like tests.
 #![allow(clippy::unwrap_used)]
 
+mod proxy;
 mod server;
 
+use proxy::frames::{length, words};
 use server::{
     Certificates, Cluster, RedisServer, Replicated, Sentinel, Version, lacks_redis, lacks_sentinel,
     lacks_version, must_skip, text,
@@ -142,4 +144,37 @@ fn other_versions_are_what_they_say() {
         };
         assert_eq!(number, expected);
     }
+}
+
+#[test]
+fn a_frame_ends_where_its_last_part_ends() {
+    let whole: [&[u8]; 11] = [
+        b"+OK\r\n",
+        b":12\r\n",
+        b"$5\r\nhe\r\no\r\n",
+        b"$-1\r\n",
+        b"_\r\n",
+        b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n",
+        b"*-1\r\n",
+        b"%1\r\n+key\r\n,1.5\r\n",
+        b">3\r\n+message\r\n$1\r\nc\r\n$0\r\n\r\n",
+        b"=7\r\ntxt:abc\r\n",
+        b"|1\r\n+a\r\n:1\r\n*1\r\n#t\r\n",
+    ];
+    for frame in whole {
+        let shown = String::from_utf8_lossy(frame);
+        let mut longer = frame.to_vec();
+        longer.extend_from_slice(b"+more\r\n");
+        assert_eq!(length(&longer), Some(frame.len()), "{shown:?}");
+        for end in 0..frame.len() {
+            assert_eq!(length(&frame[..end]), None, "{shown:?} until {end}");
+        }
+    }
+}
+
+#[test]
+fn a_command_is_taken_apart() {
+    let set = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\na b\r\n";
+    assert_eq!(words(set), [&b"SET"[..], b"k", b"a b"]);
+    assert_eq!(words(b"PING now\r\n"), [&b"PING"[..], b"now"]);
 }

@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask test`, `verify` and `fix`.
+//! The project's chores: `cargo xtask test`, `tools`, `verify` and `fix`.
 //!
 //! Standard library only, because this crate is compiled first on every fresh
 //! machine and everything else waits for it.
@@ -9,6 +9,8 @@
 )]
 
 mod apt;
+mod built;
+mod clients;
 mod deny;
 mod files;
 mod fix;
@@ -16,6 +18,7 @@ mod links;
 mod manifest;
 mod report;
 mod rules;
+mod servers;
 mod shell;
 mod test;
 mod tools;
@@ -30,6 +33,7 @@ usage: cargo xtask <chore>
                    test and every example
   test --quick     unit and integration tests only; installs nothing, and a
                    test whose tool is missing may skip
+  tools            only install and build what the tests need
   verify           formatting, lints for every feature, docs, licences, links
                    and house rules; changes nothing
   fix              format, and apply what the lints suggest
@@ -39,6 +43,7 @@ usage: cargo xtask <chore>
 enum Chore {
     Help,
     Test { quick: bool },
+    Tools,
     Verify,
     Fix,
 }
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
             true
         }
         Chore::Test { quick } => test::test(quick),
+        Chore::Tools => test::tools(),
         Chore::Verify => verify::verify(),
         Chore::Fix => fix::fix(),
     };
@@ -71,6 +77,7 @@ fn chore(words: &[&str]) -> Option<Chore> {
         [] | ["help" | "-h" | "--help"] | [_, "-h" | "--help"] => Some(Chore::Help),
         ["test"] => Some(Chore::Test { quick: false }),
         ["test", "--quick"] => Some(Chore::Test { quick: true }),
+        ["tools"] => Some(Chore::Tools),
         ["verify"] => Some(Chore::Verify),
         ["fix"] => Some(Chore::Fix),
         _ => None,

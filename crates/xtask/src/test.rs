@@ -1,8 +1,8 @@
 //! `cargo xtask test`: every ring of tests, on a machine that may be fresh.
 
-use crate::apt;
 use crate::report::Report;
 use crate::shell::{self, Outcome, cargo, run, run_within};
+use crate::{apt, clients, servers};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ pub(crate) fn test(quick: bool) -> bool {
         report.step("tests", || run(&mut cargo(arguments)));
         return report.finish();
     }
-    report.step("tools", apt::install_missing);
+    bring_tools(&mut report);
     report.step("tests", || run(no_skip(&mut cargo(everything.split(' ')))));
     match examples(&shell::root().join("crates/leasehold/examples")) {
         Err(error) => report.step("examples", || Err(error)),
@@ -33,6 +33,19 @@ pub(crate) fn test(quick: bool) -> bool {
         }
     }
     report.finish()
+}
+
+/// Only what the tests need, without the tests.
+pub(crate) fn tools() -> bool {
+    let mut report = Report::new("step");
+    bring_tools(&mut report);
+    report.finish()
+}
+
+fn bring_tools(report: &mut Report) {
+    report.step("tools", apt::install_missing);
+    report.step("servers of other versions", servers::build);
+    report.step("foreign clients", clients::build);
 }
 
 /// Builds an example without a limit, then runs it within one.

@@ -1,0 +1,150 @@
+//! Every request that a session sends is lost once, and so is every reply:
+//! afterwards the store has the claims it should have, and the lock is usable.
+//!
+//! An operation first runs undisturbed, behind a proxy that takes note of each
+//! request. It then runs once per request, each time with a new server, and the
+//! proxy loses that one.
+
+// Helpers of tests fail like tests.
+#![allow(clippy::unwrap_used)]
+
+mod proxy;
+mod server;
+
+#[path = "redis_proxy/operations.rs"]
+mod operations;
+#[path = "redis_proxy/scene.rs"]
+mod scene;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use operations::{OPERATIONS, Operation};
+use proxy::{Fault, Request};
+use scene::Scene;
+use tokio::task::JoinSet;
+
+/// How the locks lie in the server, as the URL says it.
+const LAYOUTS: &[&str] = &["queue"];
+
+const FAULTS: &[(&str, Fault)] = &[
+    ("request_lost", Fault::RequestLost),
+    ("reply_lost", Fault::ReplyLost),
+    ("silence", Fault::Silence),
+    ("delay", Fault::Delay(Duration::from_millis(700))),
+];
+
+/// Requests of one kind that are lost in turn; later ones only repeat them.
+const MOST_OF_A_KIND: usize = 3;
+
+/// Scenes at the same time. They mostly wait.
+const AT_ONCE: usize = 8;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(3));
+    let mut trials = Vec::new();
+    for &layout in LAYOUTS {
+        for operation in OPERATIONS {
+            for &(name, fault) in FAULTS {
+                let name = format!("{layout}::{}::{name}", operation.name);
+                let trial = trial(name, layout, operation, fault);
+                trials.push(match fault {
+                    // A connection whose other end falls silent is kept, and
+                    // every later request on it times out too.
+                    Fault::Silence => trial
+                        .with_kind("a silent connection is kept")
+                        .with_ignored_flag(true),
+                    _ => trial,
+                });
+            }
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(name: String, layout: &'static str, operation: &'static Operation, fault: Fault) -> Trial {
+    if let Some(what) = server::lacks_redis() {
+        let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
+        return Trial::test(name, move || Err(format!("{what} is missing").into()))
+            .with_kind(format!("{what} is missing"))
+            .with_ignored_flag(may_skip);
+    }
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
+        runtime.block_on(lose_each(layout, operation, fault))
+    })
+}
+
+/// Runs the operation once per request, and loses that one.
+async fn lose_each(
+    layout: &'static str,
+    operation: &'static Operation,
+    fault: Fault,
+) -> Result<(), Failed> {
+    let scene = Scene::start(layout).await;
+    if !(operation.needs)(&scene.witness().await.promises()) {
+        println!("{layout} does not promise {}", operation.name);
+        return Ok(());
+    }
+    let sessions = (operation.run)(scene.clone()).await;
+    let targets = targets(scene.proxy.log());
+    drop(sessions);
+    assert!(!targets.is_empty(), "the proxy saw no request");
+    let mut fired: BTreeMap<Request, bool> = BTreeMap::new();
+    let mut runs = JoinSet::new();
+    for (request, passes) in targets {
+        if runs.len() >= AT_ONCE {
+            note(&mut fired, runs.join_next().await)?;
+        }
+        runs.spawn(async move {
+            let scene = Scene::start(layout).await;
+            scene.proxy.arm(request.clone(), passes, fault);
+            let run = tokio::spawn((operation.run)(scene.clone()));
+            match run.await {
+                Ok(_) => Ok((request, scene.proxy.has_fired())),
+                Err(error) => {
+                    let log = scene.proxy.log();
+                    Err(format!(
+                        "{request:?} after {passes}: {error}; sent: {log:?}"
+                    ))
+                }
+            }
+        });
+    }
+    while !runs.is_empty() {
+        note(&mut fired, runs.join_next().await)?;
+    }
+    // Some requests depend on the time, so not each run comes to its fault.
+    let unfired: Vec<_> = fired.iter().filter(|(_, fired)| !**fired).collect();
+    assert!(unfired.is_empty(), "never lost: {unfired:?}");
+    Ok(())
+}
+
+type Run = Result<Result<(Request, bool), String>, tokio::task::JoinError>;
+
+fn note(fired: &mut BTreeMap<Request, bool>, run: Option<Run>) -> Result<(), Failed> {
+    if let Some(run) = run {
+        let (request, has_fired) = run??;
+        *fired.entry(request).or_default() |= has_fired;
+    }
+    Ok(())
+}
+
+/// Each request with the number of requests like it that came before.
+fn targets(log: Vec<Request>) -> Vec<(Request, usize)> {
+    let mut counts: BTreeMap<Request, usize> = BTreeMap::new();
+    let numbered = log.into_iter().map(|request| {
+        let count = counts.entry(request.clone()).or_default();
+        *count += 1;
+        (request, *count - 1)
+    });
+    numbered
+        .filter(|(_, passes)| *passes < MOST_OF_A_KIND)
+        .collect()
+}

