@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo,
-    ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind as RedisKind,
+    IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates,
 };
 
 use super::config::{RedisConfig, User};
+use super::fit;
 use super::place::{Host, Place};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -77,7 +78,7 @@ impl Access {
             Way::Socket(path) => ConnectionAddr::Unix(path.clone()),
             Way::Host(host) => self.address(host),
             Way::Master { .. } => {
-                let kind = ::redis::ErrorKind::InvalidClientConfig;
+                let kind = RedisKind::InvalidClientConfig;
                 return Err((kind, "a sentinel was not asked").into());
             }
         };
@@ -125,9 +126,13 @@ impl Access {
             }
             way => self.client(way)?,
         };
-        client
-            .get_multiplexed_async_connection_with_config(settings)
-            .await
+        let connecting = client.get_multiplexed_async_connection_with_config(settings);
+        match connecting.await {
+            Err(error) if error.kind() == RedisKind::RESP3NotSupported => {
+                Err(too_old(&client).await.unwrap_or(error))
+            }
+            answer => answer,
+        }
     }
 
     /// Asks the sentinels, one after the other, until one knows. They may
@@ -138,7 +143,7 @@ impl Access {
             match self.ask_sentinel(sentinel, master).await {
                 Ok(Some(host)) => return Ok(host),
                 Ok(None) => {
-                    let kind = ::redis::ErrorKind::InvalidClientConfig;
+                    let kind = RedisKind::InvalidClientConfig;
                     let why = format!("the sentinels know no master {master:?}");
                     last.get_or_insert_with(|| (kind, "unknown master", why).into());
                 }
@@ -147,7 +152,7 @@ impl Access {
                 }
             }
         }
-        let none = || (::redis::ErrorKind::InvalidClientConfig, "no sentinel named").into();
+        let none = || (RedisKind::InvalidClientConfig, "no sentinel named").into();
         Err(last.unwrap_or_else(none))
     }
 
@@ -171,6 +176,18 @@ impl Access {
         let answer: Option<(String, u16)> = question.query_async(&mut connection).await?;
         Ok(answer.map(|(name, port)| Host { name, port }))
     }
+}
+
+/// A server without RESP3 is too old for us; it says its version in RESP2.
+async fn too_old(client: &Client) -> Option<RedisError> {
+    let info = client.get_connection_info().clone();
+    let settings = info.redis_settings().clone();
+    let settings = settings.set_protocol(ProtocolVersion::RESP2);
+    let client = Client::open(info.set_redis_settings(settings)).ok()?;
+    let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+    let question = ::redis::cmd("INFO");
+    let info: String = question.query_async(&mut connection).await.ok()?;
+    fit::check(&info, fit::Mode::Single).err()
 }
 
 fn user_settings(user: &User) -> RedisConnectionInfo {
