@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use super::keys::{inbox, unhex};
+use super::keys::{Keys, field, inbox, unhex};
 use super::link::Ears;
 use super::lock;
 use crate::clock::Moment;
@@ -16,6 +16,8 @@ use crate::engine::{ClaimRef, Lease, LeaseId, Owner, Ticket, TicketId};
 pub(super) struct OpenLease {
     pub(super) lease: Lease,
     pub(super) owner: Owner,
+    /// How its claims in the store say whose they are: `lease pid host`.
+    pub(super) origin: String,
     /// Rung when a claim of this lease was broken, or may be gone.
     pub(super) news: Notify,
 }
@@ -24,6 +26,7 @@ pub(super) struct OpenLease {
 #[derive(Debug)]
 pub(super) struct Mine {
     pub(super) claim: ClaimRef,
+    pub(super) keys: Keys,
     pub(super) lease: LeaseId,
     state: Mutex<State>,
     /// Rung when the claim should be looked at. It keeps a ring until somebody
@@ -49,14 +52,23 @@ enum Phase {
     Waiting {
         order: u64,
     },
-    Held,
+    /// Alone if there was no other claim when it was granted: then it may be
+    /// one still.
+    Held {
+        is_alone: bool,
+    },
     /// Being withdrawn: neither renewed nor missed, but still there.
     Leaving,
 }
 
 impl Mine {
-    pub(super) fn leaves(&self) {
-        lock(&self.state).phase = Phase::Leaving;
+    /// From here on it is neither renewed nor missed. Says whether it may be
+    /// the only claim on its lock.
+    pub(super) fn leaves(&self) -> bool {
+        let phase = &mut lock(&self.state).phase;
+        let is_alone = *phase == Phase::Held { is_alone: true };
+        *phase = Phase::Leaving;
+        is_alone
     }
 
     pub(super) fn asked(&self) {
@@ -69,8 +81,8 @@ impl Mine {
         state.blocked_until = Some(blocked_until);
     }
 
-    pub(super) fn is_held(&self) {
-        lock(&self.state).phase = Phase::Held;
+    pub(super) fn is_held(&self, is_alone: bool) {
+        lock(&self.state).phase = Phase::Held { is_alone };
     }
 
     pub(super) fn blocked_until(&self) -> Option<Moment> {
@@ -90,7 +102,7 @@ impl Mine {
     /// whoever waits for it looks.
     pub(super) fn is_missing(&self) -> bool {
         let mut state = lock(&self.state);
-        if state.phase == Phase::Held {
+        if matches!(state.phase, Phase::Held { .. }) {
             return true;
         }
         state.granted = None;
@@ -109,8 +121,17 @@ pub(super) struct Inbox {
 
 impl Inbox {
     pub(super) fn add_lease(&self, lease: Lease, owner: Owner) {
-        let news = Notify::new();
-        let open = OpenLease { lease, owner, news };
+        let open = OpenLease {
+            origin: format!(
+                "{:032x} {} {}",
+                lease.id.0,
+                owner.pid(),
+                field(owner.host())
+            ),
+            lease,
+            owner,
+            news: Notify::new(),
+        };
         lock(&self.leases).insert(lease.id, Arc::new(open));
     }
 
@@ -130,6 +151,7 @@ impl Inbox {
         let made = || {
             Arc::new(Mine {
                 claim: ticket.claim.clone(),
+                keys: Keys::of(&ticket.claim.name),
                 lease: ticket.lease,
                 state: Mutex::default(),
                 bell: Notify::new(),

@@ -13,31 +13,46 @@ const IN_FIELDS: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 /// The keys of one lock: all in one slot.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    pub(super) record: String,
+    pub(super) lock: String,
     pub(super) queue: String,
+    pub(super) claims: String,
     pub(super) evictions: String,
 }
 
 impl Keys {
     pub(super) fn of(name: &Name) -> Self {
-        let record = format!("lh:{{{}}}", utf8_percent_encode(name.as_str(), IN_KEYS));
-        let (queue, evictions) = (format!("{record}:q"), format!("{record}:ev"));
+        let mut lock = String::with_capacity(name.as_str().len() + 8);
+        lock.push_str("lh:{");
+        lock.extend(utf8_percent_encode(name.as_str(), IN_KEYS));
+        lock.push('}');
+        let beside = |end: &str| [&lock, end].concat();
         Self {
-            record,
-            queue,
-            evictions,
+            queue: beside(":q"),
+            claims: beside(":c"),
+            evictions: beside(":ev"),
+            lock,
         }
     }
 
-    /// The lock whose queue this key is.
-    pub(super) fn name(queue: &str) -> Option<Name> {
-        let encoded = queue.strip_prefix("lh:{")?.strip_suffix("}:q")?;
+    /// Those that the scripts on one lock work on.
+    pub(super) fn three(&self) -> [&str; 3] {
+        [&self.lock, &self.queue, &self.claims]
+    }
+
+    pub(super) fn all(&self) -> [&str; 4] {
+        [&self.lock, &self.queue, &self.claims, &self.evictions]
+    }
+
+    /// The name of the lock that has this key; none for the keys beside it.
+    pub(super) fn name(lock: &str) -> Option<Name> {
+        let encoded = lock.strip_prefix("lh:{")?.strip_suffix('}')?;
         let name = percent_decode_str(encoded).decode_utf8().ok()?;
         Name::new(name).ok()
     }
 }
 
-/// The pattern of the queues whose names start like this.
+/// The pattern of the locks whose names start like this. A key that ends with
+/// a brace is a lock: the keys beside it end with a letter.
 pub(super) fn pattern(prefix: &str) -> String {
     let encoded = utf8_percent_encode(prefix, IN_KEYS).to_string();
     let mut pattern = String::from("lh:{");
@@ -47,7 +62,7 @@ pub(super) fn pattern(prefix: &str) -> String {
         }
         pattern.push(letter);
     }
-    pattern + "*}:q"
+    pattern + "*}"
 }
 
 pub(super) fn field(text: &str) -> String {
@@ -78,15 +93,18 @@ mod tests {
     fn odd_names_survive_their_keys() {
         for text in ["a", "{x}", "}:q", "it's 100%", "🔒 *?", "%7B"] {
             let keys = Keys::of(&Name::new(text).unwrap());
-            assert_eq!(Keys::name(&keys.queue).unwrap().as_str(), text);
-            // One pair of braces: that is the hash tag.
-            assert_eq!(keys.queue.matches(['{', '}']).count(), 2);
+            assert_eq!(Keys::name(&keys.lock).unwrap().as_str(), text);
+            for beside in &keys.all()[1..] {
+                assert_eq!(Keys::name(beside), None);
+                // One pair of braces: that is the hash tag.
+                assert_eq!(beside.matches(['{', '}']).count(), 2);
+            }
         }
     }
 
     #[test]
     fn a_prefix_is_no_pattern() {
-        assert_eq!(pattern("a*[{"), "lh:{a\\*\\[%7B*}:q");
+        assert_eq!(pattern("a*[{"), "lh:{a\\*\\[%7B*}");
     }
 
     #[test]

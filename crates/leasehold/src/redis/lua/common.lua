@@ -1,105 +1,112 @@
 -- What the scripts on one lock share; stands after `head.lua`. A script's quick
--- part stands between the two, because making these functions takes time too.
+-- part stands between the two, because all this takes time too.
+local lock, queue, claims = KEYS[1], KEYS[2], KEYS[3]
+local now = math.floor(micros / 1000)
 
--- The claim, unless it is dead.
-local function read(ticket)
-  local packed = redis.call('HGET', record, ticket)
-  if not packed then return nil end
-  local expires, order, weight, lease, rest =
-    string.match(packed, '^(%d+) (%d+) (%d+) %d+ %d+ (%x+)(.*)$')
-  if not expires or tonumber(expires) <= now then return nil end
-  return { expires = tonumber(expires), order = tonumber(order), weight = tonumber(weight),
-           lease = lease, rest = rest }
+-- Orders and times have more digits than a number gets by itself.
+local function text(number) return string.format('%.0f', number) end
+
+local fields = {}
+for number = 1, #known, 2 do fields[known[number]] = known[number + 1] end
+-- The last order that was drawn, and when the keys go.
+local last, keep = string.match(fields.last or '', '^(%d+) (%d+)$')
+last, keep = tonumber(last) or 0, tonumber(keep) or 0
+-- In a lock with a queue: what it has, and the greatest order that was granted.
+local capacity, held = tonumber(fields.cap), tonumber(fields.held) or 0
+-- In a lock without: the one claim that it may have.
+local alone
+if not capacity then
+  for field in pairs(fields) do
+    if field ~= 'last' then alone = field end
+  end
 end
+
+-- When the claim expires, its weight and its lease; nothing if it is dead.
+local function parse(packed)
+  local since, stays, weight, lease =
+    string.match(packed or '', '^(%d+) (-?%d+) %d+ (%d+) %d+ (%x+) ')
+  if not since then return nil end
+  local expires = math.floor(since / 1000) + stays
+  if expires <= now then return nil end
+  return expires, tonumber(weight), lease
+end
+
+local function read(ticket) return parse(call('HGET', claims, ticket)) end
 
 local function drop(ticket)
-  redis.call('HDEL', record, ticket)
-  return redis.call('ZREM', queue, ticket)
+  call('HDEL', claims, ticket)
+  call('ZREM', queue, ticket)
 end
 
--- Visits the live claims from the head on until told to stop; removes the dead.
--- Says whether it came to the end.
-local function walk(visit)
-  local from, chunk = 0, 2
-  while true do
-    local tickets = redis.call('ZRANGE', queue, from, from + chunk - 1)
-    for _, ticket in ipairs(tickets) do
-      local claim = read(ticket)
-      if not claim then
+-- Grants whatever fits and tells its session, except `me`, who hears by reply;
+-- removes the dead on its way. Returns the units in use, and whether all claims
+-- there are hold; it does not look further if all units are in use.
+local function settle(me)
+  local used, granted, from, chunk, is_end, is_blocked = 0, held, 0, 1, false, false
+  repeat
+    local entries = call('ZRANGE', queue, from, from + chunk - 1, 'WITHSCORES')
+    is_end = #entries < 2 * chunk
+    for number = 1, #entries, 2 do
+      local ticket, order = entries[number], tonumber(entries[number + 1])
+      local expires, weight, lease = read(ticket)
+      if not expires then
         drop(ticket)
+      elseif used + weight > capacity then
+        is_blocked = true
+        break
       else
-        if visit(ticket, claim) then return false end
-        from = from + 1
+        used, from = used + weight, from + 1
+        if order > held then
+          granted = order
+          if ticket ~= me then
+            call('PUBLISH', 'lh:inbox:' .. lease, 'held ' .. ticket .. ' ' .. text(order))
+          end
+        end
       end
     end
-    if #tickets < chunk then return true end
     chunk = 64
+  until is_end or is_blocked or used >= capacity
+  if granted > held then
+    held = granted
+    call('HSET', lock, 'held', text(held))
   end
+  return used, is_end and not is_blocked
 end
 
--- Grants whatever fits and tells its session, except `me`, who hears by reply.
--- Returns the units in use and whether all claims there are hold.
-local function settle(capacity, me)
-  local used, held = 0, tonumber(redis.call('HGET', record, 'held')) or 0
-  local highest = held
-  local all = walk(function(ticket, claim)
-    if used + claim.weight > capacity then return true end
-    used = used + claim.weight
-    if claim.order > held then
-      highest = claim.order
-      if ticket ~= me then
-        redis.call('PUBLISH', 'lh:inbox:' .. claim.lease, 'held ' .. ticket .. ' ' .. text(claim.order))
-      end
-    end
-  end)
-  if highest > held then redis.call('HSET', record, 'held', text(highest)) end
-  return used, all
-end
-
--- What a claim that is not granted has to watch. A mutex looks at the claim
--- before it only, others at all that are before them.
-local function waiting(me, claim, capacity)
-  local ahead, watch, expires = 0, nil, nil
-  if capacity == 1 then
-    ahead = redis.call('ZRANK', queue, me)
-    while ahead > 0 and not watch do
-      local before = redis.call('ZRANGE', queue, ahead - 1, ahead - 1)[1]
-      watch = read(before)
-      if not watch then
-        drop(before)
+-- What a claim that is not granted has to watch: the last claim before it that
+-- keeps it out even if all others leave; else whichever expires first.
+local function waiting(me, order, weight)
+  local ahead = call('ZRANK', queue, me)
+  local to, chunk, soonest = ahead - 1, 1, nil
+  while to >= 0 do
+    local from = math.max(0, to - chunk + 1)
+    local entries = call('ZRANGE', queue, from, to, 'WITHSCORES')
+    for number = #entries - 1, 1, -2 do
+      local expires, other = read(entries[number])
+      if not expires then
+        drop(entries[number])
         ahead = ahead - 1
+      elseif other + weight > capacity then
+        local watched = text(tonumber(entries[number + 1]))
+        return { 'waiting', text(order), text(ahead), watched, text(expires - now) }
+      else
+        soonest = math.min(soonest or expires, expires)
       end
     end
-  else
-    walk(function(ticket, other)
-      if ticket == me then return true end
-      ahead = ahead + 1
-      if other.weight + claim.weight > capacity then watch = other end
-      if not expires or other.expires < expires then expires = other.expires end
-    end)
+    to, chunk = from - 1, 64
   end
-  expires = watch and watch.expires or expires or now
-  return { 'waiting', text(claim.order), text(ahead), watch and text(watch.order) or '', text(expires - now) }
+  return { 'waiting', text(order), text(ahead), '', text((soonest or now) - now) }
 end
 
-local function standing(me, claim, capacity)
-  local held = tonumber(redis.call('HGET', record, 'held')) or 0
-  if claim.order <= held then return { 'held', text(claim.order) } end
-  return waiting(me, claim, capacity)
+-- Where a live claim in the queue stands.
+local function standing(me, weight)
+  local order = tonumber(call('ZSCORE', queue, me))
+  if order <= held then return { 'held', text(order) } end
+  return waiting(me, order, weight)
 end
 
--- Keeps the keys for as long as they may be needed.
-local function keep(ttl)
-  local last = tonumber(redis.call('HGET', record, 'last')) or 0
-  local lead = math.max(0, math.ceil((last - micros) / 1000))
-  local longest = ttl + 60000 + lead
-  if ttl == 0 or redis.call('PTTL', record) < longest then
-    redis.call('PEXPIRE', record, text(longest))
-    redis.call('PEXPIRE', queue, text(longest))
-  end
-end
-
--- After the last claim only the orders are kept, and not for long.
+-- After the last claim only the order is kept.
 local function tidy()
-  if redis.call('EXISTS', queue) == 0 and redis.call('HDEL', record, 'cap') == 1 then keep(0) end
+  call('HDEL', lock, 'cap', 'held')
+  call('DEL', queue, claims)
 end

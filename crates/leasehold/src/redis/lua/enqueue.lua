@@ -1,35 +1,65 @@
--- Puts a claim at the end of the queue, or finds it there. `enqueue_free.lua` stands before it.
--- ARGV   1 ticket, 2 capacity, 3 weight, 4 ttl in ms, 5 whether it waits (1 or 0),
---        6 server time in ms after which it is too late, 7 the rest of the claim's
---        record: `lease pid host label`, 8 holder
--- Answer {held, order} | {waiting, order, ahead, watched order or '', ms until that expires}
+-- Puts a claim at the end of the queue, or finds it there. `enqueue_alone.lua` stands before it.
+-- ARGV   1 ticket, 2 server time in ms after which it is too late, 3 ttl in ms,
+--        4 the rest of the claim: `capacity weight holder lease pid host label`,
+--        5 whether it waits (1 or 0)
+-- Answer its order if it holds alone | {held, order}
+--        | {waiting, order, ahead, watched order or '', ms until that expires}
 --        | {busy} | {conflict, capacity in use} | {late, server time in ms}
-local me, capacity, weight, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local me, ttl = ARGV[1], tonumber(ARGV[3])
+local wanted, weight = string.match(ARGV[4], '^(%d+) (%d+) ')
+wanted, weight = tonumber(wanted), tonumber(weight)
 
-local used, all = 0, true
-local in_use = tonumber(known[1])
-if in_use and redis.call('EXISTS', queue) == 1 then
-  used, all = settle(in_use, me)
-  local mine = redis.call('ZSCORE', queue, me) and read(me)
-  if mine then return standing(me, mine, in_use) end
-  if redis.call('EXISTS', queue) == 0 then
-    in_use = nil
-  elseif in_use ~= capacity then
-    return { 'conflict', text(in_use) }
+local is_new = false
+if alone then
+  local packed = fields[alone]
+  local expires, its_weight = parse(packed)
+  if not expires then
+    call('HDEL', lock, alone)
+    return hold_alone(fields.last)
   end
+  if alone == me then return last end
+  capacity = tonumber(string.match(packed, '^%d+ %S+ (%d+)'))
+  if capacity ~= wanted then return { 'conflict', text(capacity) } end
+  if its_weight + weight > capacity and ARGV[5] ~= '1' then return { 'busy' } end
+  -- From here on the lock has a queue. What is there of a former one is from
+  -- before the lock itself was lost.
+  held, is_new = last, true
+  call('DEL', queue, claims)
+  call('HDEL', lock, alone)
+  call('HSET', lock, 'cap', text(capacity), 'held', text(held))
+  call('ZADD', queue, text(last), alone)
+  call('HSET', claims, alone, packed)
+elseif not capacity then
+  return hold_alone(fields.last)
 end
+
+local used, all = settle(me)
+if all and used == 0 then
+  tidy()
+  return hold_alone(fields.last)
+end
+local expires, its_weight = read(me)
+if expires then return standing(me, its_weight) end
+if capacity ~= wanted then return { 'conflict', text(capacity) } end
 local fits = all and used + weight <= capacity
 if not fits and ARGV[5] ~= '1' then return { 'busy' } end
 
-local order = math.max((tonumber(known[2]) or 0) + 32, micros)
-local claim = { order = order, weight = weight }
-local packed = table.concat({ text(now + ttl), text(order), ARGV[3], text(now), ARGV[8], ARGV[7] }, ' ')
-redis.call('ZADD', queue, text(order), me)
+local order = math.max(last + 32, micros)
+local needed = order / 1000 + ttl + 60000
+local is_kept = keep >= needed
+if not is_kept then keep = math.floor(needed) + 60000 end
+call('ZADD', queue, text(order), me)
+call('HSET', claims, me, text(micros) .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
+local memory = string.format('%016.0f %.0f', order, keep)
 if fits then
-  redis.call('HSET', record, 'cap', ARGV[2], 'last', text(order), me, packed, 'held', text(order))
+  call('HSET', lock, 'last', memory, 'held', text(order))
 else
-  redis.call('HSET', record, 'cap', ARGV[2], 'last', text(order), me, packed)
+  call('HSET', lock, 'last', memory)
 end
-keep(ttl)
+if not is_kept then call('PEXPIREAT', lock, text(keep)) end
+if is_new or not is_kept then
+  call('PEXPIREAT', queue, text(keep))
+  call('PEXPIREAT', claims, text(keep))
+end
 if fits then return { 'held', text(order) } end
-return waiting(me, claim, capacity)
+return waiting(me, order, weight)

@@ -1,10 +1,11 @@
 -- Where a claim stands, after removing the dead claims before it.
 -- ARGV   1 ticket
--- Answer {held, order} | {waiting, order, ahead, watched order or '', ms until that expires} | {gone}
-local capacity = tonumber(redis.call('HGET', record, 'cap'))
+-- Answer as `enqueue.lua`, or {gone}
+local me = ARGV[1]
+if alone == me and parse(fields[me]) then return last end
 if not capacity then return { 'gone' } end
-settle(capacity, ARGV[1])
-local mine = redis.call('ZSCORE', queue, ARGV[1]) and read(ARGV[1])
-if mine then return standing(ARGV[1], mine, capacity) end
-tidy()
+local used, all = settle(me)
+local expires, weight = read(me)
+if expires then return standing(me, weight) end
+if all and used == 0 then tidy() end
 return { 'gone' }
