@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use super::keys::{Keys, field, inbox, unhex};
+use super::keys::{Keys, field, hex, inbox, unhex};
 use super::link::Ears;
 use super::lock;
 use crate::clock::Moment;
@@ -15,9 +15,9 @@ use crate::engine::{ClaimRef, Lease, LeaseId, Owner, Ticket, TicketId};
 #[derive(Debug)]
 pub(super) struct OpenLease {
     pub(super) lease: Lease,
-    pub(super) owner: Owner,
-    /// How its claims in the store say whose they are: `lease pid host`.
-    pub(super) origin: String,
+    /// How its claims in the store say whose they are: the lease, `pid host`,
+    /// and the label if they have none of their own.
+    pub(super) origin: [String; 3],
     /// Rung when a claim of this lease was broken, or may be gone.
     pub(super) news: Notify,
 }
@@ -27,6 +27,8 @@ pub(super) struct OpenLease {
 pub(super) struct Mine {
     pub(super) claim: ClaimRef,
     pub(super) keys: Keys,
+    /// Its ticket, as the scripts know it.
+    pub(super) ticket: String,
     pub(super) lease: LeaseId,
     state: Mutex<State>,
     /// Rung when the claim should be looked at. It keeps a ring until somebody
@@ -120,16 +122,14 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn add_lease(&self, lease: Lease, owner: Owner) {
+    pub(super) fn add_lease(&self, lease: Lease, owner: &Owner) {
         let open = OpenLease {
-            origin: format!(
-                "{:032x} {} {}",
-                lease.id.0,
-                owner.pid(),
-                field(owner.host())
-            ),
+            origin: [
+                hex(lease.id.0),
+                format!("{} {}", owner.pid(), field(owner.host())),
+                field(owner.label()),
+            ],
             lease,
-            owner,
             news: Notify::new(),
         };
         lock(&self.leases).insert(lease.id, Arc::new(open));
@@ -152,6 +152,7 @@ impl Inbox {
             Arc::new(Mine {
                 claim: ticket.claim.clone(),
                 keys: Keys::of(&ticket.claim.name),
+                ticket: hex(ticket.claim.id.0),
                 lease: ticket.lease,
                 state: Mutex::default(),
                 bell: Notify::new(),

@@ -87,7 +87,7 @@ async fn examine(link: &Link) -> Result<Vec<Finding>> {
 
 impl RedisEngine {
     async fn alive(&self, names: Vec<Name>) -> Result<Vec<Name>> {
-        let key = |name: &Name| Keys::of(name).lock;
+        let key = |name: &Name| Keys::of(name).lock().to_owned();
         let batches = self.server.batches(names, STEP as usize, key);
         let batches = batches.into_iter().map(|names| self.alive_batch(names));
         Ok(try_join_all(batches).await?.into_iter().flatten().collect())
@@ -113,14 +113,14 @@ fn read_queue(answer: &[String]) -> Option<Queue> {
         return None;
     };
     let (now, count) = (now.parse().ok()?, count.parse::<usize>().ok()?);
-    let (claims, evictions) = rest.split_at_checked(count.checked_mul(3)?)?;
+    let (claims, evictions) = rest.split_at_checked(count.checked_mul(2)?)?;
     let capacity = match count {
         0 => 0,
         _ => capacity.parse().ok()?,
     };
     let claims: Option<Vec<_>> = claims
-        .chunks_exact(3)
-        .map(|claim| read_claim(&claim[0], &claim[1], &claim[2], now))
+        .chunks_exact(2)
+        .map(|pair| read_claim(&pair[0], &pair[1], now))
         .collect();
     let mut claims = claims?;
     let queue: Vec<_> = claims.iter().map(|(claim, _)| *claim).collect();
@@ -138,21 +138,17 @@ fn read_queue(answer: &[String]) -> Option<Queue> {
     })
 }
 
-/// `since stays capacity weight holder lease pid host label`
-fn read_claim(
-    ticket: &str,
-    order: &str,
-    record: &str,
-    now: u64,
-) -> Option<(rule::Claim, Claimant)> {
+/// `order expires since lease capacity weight holder pid host label`
+fn read_claim(ticket: &str, record: &str, now: u64) -> Option<(rule::Claim, Claimant)> {
     let fields: Vec<_> = record.split(' ').collect();
     let [
+        order,
+        expires,
         since,
-        stays,
+        _lease,
         _capacity,
         weight,
         holder,
-        _lease,
         pid,
         host,
         label,
@@ -160,8 +156,8 @@ fn read_claim(
     else {
         return None;
     };
+    let expires: u64 = expires.parse().ok()?;
     let since = since.parse::<u64>().ok()? / 1000;
-    let expires = since.saturating_add_signed(stays.parse().ok()?);
     let weight = weight.parse().ok()?;
     let order = order.parse().ok()?;
     let claimant = Claimant {
@@ -262,11 +258,10 @@ mod tests {
 
     #[test]
     fn a_queue_is_read_back_with_its_holders() {
-        let claim = || "1000000 8000 1 1 7 ab 42 my%20host me".to_owned();
-        let order = |order: u32| order.to_string();
+        let claim = |order: u32| format!("{order:016} 9000 1000000 ab 1 1 7 42 my%20host me");
         let ticket = |number: u32| format!("{number:032x}");
         let answer = ["2000", "1", "2"].map(String::from);
-        let claims = [ticket(1), order(32), claim(), ticket(2), order(64), claim()];
+        let claims = [ticket(1), claim(32), ticket(2), claim(64)];
         let broken = ["1500 01 16 9 host  ann too%20long".to_owned()];
         let queue = read_queue(&[&answer[..], &claims, &broken].concat()).unwrap();
         assert_eq!(queue.holders().count(), 1);

@@ -77,11 +77,9 @@ impl RedisEngine {
     /// with a note if they were broken.
     async fn renew_batch(&self, ttl: Duration, claims: &[Arc<Mine>]) -> Result<Vec<GoneClaim>> {
         let keys: Vec<_> = claims.iter().flat_map(|mine| mine.keys.all()).collect();
-        let tickets = claims.iter().map(|mine| hex(mine.claim.id));
-        let arguments: Vec<_> = std::iter::once(whole_millis(ttl).to_string())
-            .chain(tickets)
-            .collect();
-        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let ttl = whole_millis(ttl).to_string();
+        let tickets = claims.iter().map(|mine| mine.ticket.as_str());
+        let arguments: Vec<_> = std::iter::once(ttl.as_str()).chain(tickets).collect();
         let doing = || "renew".to_owned();
         let answer: Vec<String> = self
             .server
@@ -105,18 +103,14 @@ impl RedisEngine {
     }
 
     async fn ask_for(&self, ticket: &Ticket, mine: &Mine, open: &OpenLease) -> Result<Answer> {
-        let label = ticket.label.as_deref().unwrap_or(open.owner.label());
-        let rest = format!(
-            "{} {} {} {} {}",
-            ticket.capacity,
-            ticket.weight,
-            ticket.holder,
-            open.origin,
-            field(label)
-        );
+        let [lease, process, label] = &open.origin;
+        let own_label = ticket.label.as_deref().map(field);
+        let label = own_label.as_ref().unwrap_or(label);
+        let (capacity, weight, holder) = (ticket.capacity, ticket.weight, ticket.holder);
+        let rest = format!("{lease} {capacity} {weight} {holder} {process} {label}");
         let not_after = self
             .server
-            .time_in(&mine.keys.lock, open.lease.ttl)
+            .time_in(mine.keys.lock(), open.lease.ttl)
             .unwrap_or(0);
         let answer = self
             .server
@@ -124,7 +118,7 @@ impl RedisEngine {
                 &self.scripts.enqueue,
                 &mine.keys.three(),
                 &[
-                    &hex(ticket.claim.id),
+                    &mine.ticket,
                     &not_after.to_string(),
                     &whole_millis(open.lease.ttl).to_string(),
                     &rest,
@@ -142,9 +136,9 @@ impl RedisEngine {
         let claim = &mine.claim;
         if mine.leaves() {
             let mut delete = ::redis::cmd("HDEL");
-            delete.arg(&mine.keys.lock).arg(hex(claim.id));
+            delete.arg(mine.keys.lock()).arg(&mine.ticket);
             let doing = || format!("withdraw {}", claim.name);
-            let found: u32 = self.server.ask(&mine.keys.lock, &delete, doing).await?;
+            let found: u32 = self.server.ask(mine.keys.lock(), &delete, doing).await?;
             if found == 1 {
                 return Ok(Withdrawn::Removed);
             }
@@ -158,7 +152,7 @@ impl RedisEngine {
             .run(
                 &self.scripts.withdraw,
                 &keys.all(),
-                &[&hex(claim.id), broken],
+                &[&hex(claim.id.0), broken],
                 || format!("withdraw {}", claim.name),
             )
             .await?;
@@ -188,7 +182,7 @@ impl Engine for RedisEngine {
         let lease = Lease { id, ttl };
         self.server.subscribe(&inbox(id)).await?;
         self.server.learn_times("open a session").await?;
-        self.inbox.add_lease(lease, owner.clone());
+        self.inbox.add_lease(lease, owner);
         Ok(lease)
     }
 
@@ -201,7 +195,7 @@ impl Engine for RedisEngine {
             self.server.learn_times("renew").await?;
             return Ok(Renewal::Renewed { gone: Vec::new() });
         }
-        let key = |mine: &Arc<Mine>| mine.keys.lock.clone();
+        let key = |mine: &Arc<Mine>| mine.keys.lock().to_owned();
         let batches = self.server.batches(claims, BATCH, key);
         let renewals = batches.iter().map(|batch| async {
             let gone = self.renew_batch(lease.ttl, batch).await?;
@@ -246,7 +240,7 @@ impl Engine for RedisEngine {
         if let Answer::Late { now } = answer {
             // Either the server's clock was moved or the request was stuck for
             // a ttl; the former mends itself now.
-            self.server.learn_time(&mine.keys.lock, now);
+            self.server.learn_time(mine.keys.lock(), now);
             answer = self.ask_for(ticket, &mine, &open).await?;
         }
         match answer {
@@ -265,7 +259,7 @@ impl Engine for RedisEngine {
                 } else {
                     // Once others have the claim in the queue, nobody behind it
                     // can be granted before it; so its grant needs no more.
-                    let key = &mine.keys.lock;
+                    let key = mine.keys.lock();
                     self.server.confirm(key, || doing(ticket)).await?;
                 }
                 let standing = answer.into_standing(&mine);

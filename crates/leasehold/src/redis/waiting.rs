@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use super::RedisEngine;
 use super::answer::{Answer, strange};
 use super::inbox::Mine;
-use super::keys::{hex, inbox};
+use super::keys::inbox;
 use crate::clock::boot_time;
 use crate::engine::{Lease, Standing, Ticket};
 use crate::error::Result;
@@ -43,7 +43,7 @@ pub(super) async fn wait(engine: &RedisEngine, ticket: &Ticket) -> Result<Standi
         if let Some(standing) = granted(&mine) {
             return Ok(standing);
         }
-        let link = engine.server.link(&mine.keys.lock);
+        let link = engine.server.link(mine.keys.lock());
         let is_proven = link.is_some_and(|link| link.is_proven(since));
         if is_told || left <= LOOK || !is_proven {
             return look(engine, &mine).await;
@@ -66,7 +66,7 @@ async fn look(engine: &RedisEngine, mine: &Mine) -> Result<Standing> {
         .run(
             &engine.scripts.look,
             &mine.keys.three(),
-            &[&hex(mine.claim.id)],
+            &[&mine.ticket],
             doing,
         )
         .await?;

@@ -1,37 +1,47 @@
 -- What the scripts on one lock share; stands after `head.lua`. A script's quick
 -- part stands between the two, because all this takes time too.
+--
+-- Orders, times and leases have a fixed width in the record of a claim in the
+-- queue: they are cut out and compared as texts, which costs less than numbers.
 local lock, queue, claims = KEYS[1], KEYS[2], KEYS[3]
-local now = math.floor(micros / 1000)
+local sub, format, match = string.sub, string.format, string.match
+local now = format('%013d', micros / 1000)
 
--- Orders and times have more digits than a number gets by itself.
-local function text(number) return string.format('%.0f', number) end
-
-local fields = {}
-for number = 1, #known, 2 do fields[known[number]] = known[number + 1] end
--- The last order that was drawn, and when the keys go.
-local last, keep = string.match(fields.last or '', '^(%d+) (%d+)$')
-last, keep = tonumber(last) or 0, tonumber(keep) or 0
--- In a lock with a queue: what it has, and the greatest order that was granted.
-local capacity, held = tonumber(fields.cap), tonumber(fields.held) or 0
--- In a lock without: the one claim that it may have.
-local alone
-if not capacity then
-  for field in pairs(fields) do
-    if field ~= 'last' then alone = field end
+-- What the lock remembers: the last order, and when the keys go. With a queue,
+-- its capacity and the greatest order granted; without, the one claim there may be.
+local memory, capacity, held, alone, alone_claim
+for number = 1, #known, 2 do
+  local field, value = known[number], known[number + 1]
+  if field == 'last' then
+    memory = value
+  elseif field == 'cap' then
+    capacity = tonumber(value)
+  elseif field == 'held' then
+    held = value
+  else
+    alone, alone_claim = field, value
   end
 end
 
--- When the claim expires, its weight and its lease; nothing if it is dead.
-local function parse(packed)
-  local since, stays, weight, lease =
-    string.match(packed or '', '^(%d+) (-?%d+) %d+ (%d+) %d+ (%x+) ')
-  if not since then return nil end
+local function order_of(claim) return sub(claim, 1, 16) end
+local function lease_of(claim) return sub(claim, 49, 80) end
+local function weight_of(claim) return tonumber(match(claim, '^ %d+ (%d+) ', 81)) end
+local function capacity_of(claim) return tonumber(match(claim, '^ (%d+) ', 81)) end
+local function is_alive(claim) return sub(claim, 18, 30) > now end
+local function left_of(claim) return sub(claim, 18, 30) - now end
+
+-- The claim that is alone, as it would be in the queue.
+if alone then
+  local since, stays, rest = match(alone_claim, '^(%d+) (-?%d+) (.*)$')
   local expires = math.floor(since / 1000) + stays
-  if expires <= now then return nil end
-  return expires, tonumber(weight), lease
+  alone_claim = format('%s %013d %s %s', sub(memory, 1, 16), expires, since, rest)
 end
 
-local function read(ticket) return parse(call('HGET', claims, ticket)) end
+-- The claim in the queue, unless it is dead.
+local function read(ticket)
+  local claim = call('HGET', claims, ticket)
+  return claim and is_alive(claim) and claim
+end
 
 local function drop(ticket)
   call('HDEL', claims, ticket)
@@ -44,22 +54,23 @@ end
 local function settle(me)
   local used, granted, from, chunk, is_end, is_blocked = 0, held, 0, 1, false, false
   repeat
-    local entries = call('ZRANGE', queue, from, from + chunk - 1, 'WITHSCORES')
-    is_end = #entries < 2 * chunk
-    for number = 1, #entries, 2 do
-      local ticket, order = entries[number], tonumber(entries[number + 1])
-      local expires, weight, lease = read(ticket)
-      if not expires then
+    local tickets = call('ZRANGE', queue, from, from + chunk - 1)
+    is_end = #tickets < chunk
+    for _, ticket in ipairs(tickets) do
+      local claim = read(ticket)
+      local weight = claim and (capacity == 1 and 1 or weight_of(claim))
+      if not claim then
         drop(ticket)
       elseif used + weight > capacity then
         is_blocked = true
         break
       else
         used, from = used + weight, from + 1
+        local order = order_of(claim)
         if order > held then
           granted = order
           if ticket ~= me then
-            call('PUBLISH', 'lh:inbox:' .. lease, 'held ' .. ticket .. ' ' .. text(order))
+            call('PUBLISH', 'lh:inbox:' .. lease_of(claim), 'held ' .. ticket .. ' ' .. order)
           end
         end
       end
@@ -68,7 +79,7 @@ local function settle(me)
   until is_end or is_blocked or used >= capacity
   if granted > held then
     held = granted
-    call('HSET', lock, 'held', text(held))
+    call('HSET', lock, 'held', held)
   end
   return used, is_end and not is_blocked
 end
@@ -80,29 +91,28 @@ local function waiting(me, order, weight)
   local to, chunk, soonest = ahead - 1, 1, nil
   while to >= 0 do
     local from = math.max(0, to - chunk + 1)
-    local entries = call('ZRANGE', queue, from, to, 'WITHSCORES')
-    for number = #entries - 1, 1, -2 do
-      local expires, other = read(entries[number])
-      if not expires then
-        drop(entries[number])
+    local tickets = call('ZRANGE', queue, from, to)
+    for number = #tickets, 1, -1 do
+      local claim = read(tickets[number])
+      if not claim then
+        drop(tickets[number])
         ahead = ahead - 1
-      elseif other + weight > capacity then
-        local watched = text(tonumber(entries[number + 1]))
-        return { 'waiting', text(order), text(ahead), watched, text(expires - now) }
+      elseif capacity == 1 or weight_of(claim) + weight > capacity then
+        return { 'waiting', order, ahead, order_of(claim), left_of(claim) }
       else
-        soonest = math.min(soonest or expires, expires)
+        soonest = math.min(soonest or left_of(claim), left_of(claim))
       end
     end
     to, chunk = from - 1, 64
   end
-  return { 'waiting', text(order), text(ahead), '', text((soonest or now) - now) }
+  return { 'waiting', order, ahead, '', soonest or 0 }
 end
 
 -- Where a live claim in the queue stands.
-local function standing(me, weight)
-  local order = tonumber(call('ZSCORE', queue, me))
-  if order <= held then return { 'held', text(order) } end
-  return waiting(me, order, weight)
+local function standing(me, claim)
+  local order = order_of(claim)
+  if order <= held then return { 'held', order } end
+  return waiting(me, order, weight_of(claim))
 end
 
 -- After the last claim only the order is kept.

@@ -1,65 +1,64 @@
 -- Puts a claim at the end of the queue, or finds it there. `enqueue_alone.lua` stands before it.
 -- ARGV   1 ticket, 2 server time in ms after which it is too late, 3 ttl in ms,
---        4 the rest of the claim: `capacity weight holder lease pid host label`,
+--        4 the rest of the claim: `lease capacity weight holder pid host label`,
 --        5 whether it waits (1 or 0)
 -- Answer its order if it holds alone | {held, order}
 --        | {waiting, order, ahead, watched order or '', ms until that expires}
 --        | {busy} | {conflict, capacity in use} | {late, server time in ms}
-local me, ttl = ARGV[1], tonumber(ARGV[3])
-local wanted, weight = string.match(ARGV[4], '^(%d+) (%d+) ')
+local me = ARGV[1]
+local wanted, weight = match(ARGV[4], '^%x+ (%d+) (%d+) ')
 wanted, weight = tonumber(wanted), tonumber(weight)
 
 local is_new = false
 if alone then
-  local packed = fields[alone]
-  local expires, its_weight = parse(packed)
-  if not expires then
+  if not is_alive(alone_claim) then
     call('HDEL', lock, alone)
-    return hold_alone(fields.last)
+    return hold_alone(memory)
   end
-  if alone == me then return last end
-  capacity = tonumber(string.match(packed, '^%d+ %S+ (%d+)'))
-  if capacity ~= wanted then return { 'conflict', text(capacity) } end
-  if its_weight + weight > capacity and ARGV[5] ~= '1' then return { 'busy' } end
+  if alone == me then return tonumber(order_of(alone_claim)) end
+  capacity = capacity_of(alone_claim)
+  if capacity ~= wanted then return { 'conflict', capacity } end
+  if weight_of(alone_claim) + weight > capacity and ARGV[5] ~= '1' then return { 'busy' } end
   -- From here on the lock has a queue. What is there of a former one is from
   -- before the lock itself was lost.
-  held, is_new = last, true
+  held, is_new = order_of(alone_claim), true
   call('DEL', queue, claims)
   call('HDEL', lock, alone)
-  call('HSET', lock, 'cap', text(capacity), 'held', text(held))
-  call('ZADD', queue, text(last), alone)
-  call('HSET', claims, alone, packed)
+  call('HSET', lock, 'cap', capacity, 'held', held)
+  call('ZADD', queue, held, alone)
+  call('HSET', claims, alone, alone_claim)
 elseif not capacity then
-  return hold_alone(fields.last)
+  return hold_alone(memory)
 end
 
 local used, all = settle(me)
 if all and used == 0 then
   tidy()
-  return hold_alone(fields.last)
+  return hold_alone(memory)
 end
-local expires, its_weight = read(me)
-if expires then return standing(me, its_weight) end
-if capacity ~= wanted then return { 'conflict', text(capacity) } end
+local mine = read(me)
+if mine then return standing(me, mine) end
+if capacity ~= wanted then return { 'conflict', capacity } end
 local fits = all and used + weight <= capacity
 if not fits and ARGV[5] ~= '1' then return { 'busy' } end
 
-local order = math.max(last + 32, micros)
-local needed = order / 1000 + ttl + 60000
-local is_kept = keep >= needed
-if not is_kept then keep = math.floor(needed) + 60000 end
-call('ZADD', queue, text(order), me)
-call('HSET', claims, me, text(micros) .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
-local memory = string.format('%016.0f %.0f', order, keep)
+local drawn = math.max(sub(memory, 1, 16) + 32, micros)
+local order, keep = format('%016d', drawn), sub(memory, 18)
+local needed = drawn / 1000 + ARGV[3] + 60000
+local is_kept = tonumber(keep) >= needed
+if not is_kept then keep = format('%d', needed + 60000) end
+call('ZADD', queue, order, me)
+call('HSET', claims, me,
+  format('%s %013d %016d %s', order, micros / 1000 + ARGV[3], micros, ARGV[4]))
 if fits then
-  call('HSET', lock, 'last', memory, 'held', text(order))
+  call('HSET', lock, 'last', order .. ' ' .. keep, 'held', order)
 else
-  call('HSET', lock, 'last', memory)
+  call('HSET', lock, 'last', order .. ' ' .. keep)
 end
-if not is_kept then call('PEXPIREAT', lock, text(keep)) end
+if not is_kept then call('PEXPIREAT', lock, keep) end
 if is_new or not is_kept then
-  call('PEXPIREAT', queue, text(keep))
-  call('PEXPIREAT', claims, text(keep))
+  call('PEXPIREAT', queue, keep)
+  call('PEXPIREAT', claims, keep)
 end
-if fits then return { 'held', text(order) } end
+if fits then return { 'held', order } end
 return waiting(me, order, weight)

@@ -10,7 +10,7 @@ local function hold_alone(former)
     is_kept = string.sub(former, 18) - ARGV[3] - 60000 >= order / 1000
   end
   local drawn = string.format('%016d', order)
-  local since = order == micros and drawn or string.format('%d', micros)
+  local since = order == micros and drawn or string.format('%016d', micros)
   local claim = since .. ' ' .. ARGV[3] .. ' ' .. ARGV[4]
   if is_kept then
     call('HSET', KEYS[1], 'last', drawn .. string.sub(former, 17), ARGV[1], claim)

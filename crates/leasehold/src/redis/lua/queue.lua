@@ -1,26 +1,23 @@
 -- A lock as people see it. Writes nothing.
 -- KEYS   4 the lock's evictions
--- Answer {server time in ms, capacity or '', how many claims, then per live claim its ticket,
---        its order and its record, then the evictions}
-local answer = { text(now), fields.cap or '', 0 }
-local function add(ticket, order, packed)
-  if not parse(packed) then return end
+-- Answer {server time in ms, capacity or '', how many claims, then per live claim its ticket
+--        and its record, then the evictions}
+local answer = { now, '', 0 }
+local function add(ticket, claim)
+  if not (claim and is_alive(claim)) then return end
+  answer[2] = capacity_of(claim)
   answer[3] = answer[3] + 1
   answer[#answer + 1] = ticket
-  answer[#answer + 1] = text(order)
-  answer[#answer + 1] = packed
+  answer[#answer + 1] = claim
 end
 if alone then
-  answer[2] = string.match(fields[alone], '^%d+ %S+ (%d+)') or ''
-  add(alone, last, fields[alone])
+  add(alone, alone_claim)
 elseif capacity then
-  local entries = call('ZRANGE', queue, 0, -1, 'WITHSCORES')
-  for number = 1, #entries, 2 do
-    add(entries[number], tonumber(entries[number + 1]), call('HGET', claims, entries[number]))
+  for _, ticket in ipairs(call('ZRANGE', queue, 0, -1)) do
+    add(ticket, call('HGET', claims, ticket))
   end
 end
 for _, eviction in ipairs(call('LRANGE', KEYS[4], 0, -1)) do
   answer[#answer + 1] = eviction
 end
-answer[3] = text(answer[3])
 return answer
