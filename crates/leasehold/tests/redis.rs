@@ -207,11 +207,17 @@ async fn a_hand_over_is_two_commands_however_many_wait() {
     };
     let url = format!("{}?ttl=60s", server.url());
     let holder = leasehold::connect(&url).await.unwrap();
-    // The server learns each script at its first use.
-    let first = holder.mutex("hot").lock().await.unwrap();
-    first.release().await.unwrap();
-    let guard = holder.mutex("hot").lock().await.unwrap();
     let inspector = holder.inspector();
+    // The server learns each script at its first use, which counts as one more.
+    let first = holder.mutex("hot").lock().await.unwrap();
+    let other = leasehold::connect(&url).await.unwrap();
+    let second = tokio::spawn(async move { other.mutex("hot").lock().await.map(drop) });
+    while inspector.queue("hot").await.unwrap().claims.len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    first.release().await.unwrap();
+    second.await.unwrap().unwrap();
+    let guard = holder.mutex("hot").lock().await.unwrap();
     let mut waits = Vec::new();
     for number in 0..WAITERS {
         let session = leasehold::connect(&url).await.unwrap();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ::redis::{FromRedisValue, Value};
+
 use super::inbox::Mine;
 use crate::clock::boot_time;
 use crate::engine::Standing;
@@ -13,6 +15,8 @@ use crate::rule::Watch;
 pub(super) enum Answer {
     Held {
         order: u64,
+        /// There is no other claim, or was none at that time.
+        is_alone: bool,
     },
     Waiting {
         order: u64,
@@ -33,8 +37,18 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn read(answer: Vec<String>) -> Self {
-        Self::parse(&answer).unwrap_or(Self::Strange)
+    pub(super) fn read(answer: Value) -> Self {
+        if let Value::Int(order) = answer {
+            let held = |order| Self::Held {
+                order,
+                is_alone: true,
+            };
+            return u64::try_from(order).map_or(Self::Strange, held);
+        }
+        let words = Vec::from_redis_value(answer).ok();
+        words
+            .and_then(|words| Self::parse(&words))
+            .unwrap_or(Self::Strange)
     }
 
     fn parse(answer: &[String]) -> Option<Self> {
@@ -42,6 +56,7 @@ impl Answer {
         Some(match words[..] {
             ["held", order] => Self::Held {
                 order: order.parse().ok()?,
+                is_alone: false,
             },
             ["waiting", order, ahead, watch, blocked] => Self::Waiting {
                 order: order.parse().ok()?,
@@ -68,8 +83,8 @@ impl Answer {
     /// it is none.
     pub(super) fn into_standing(self, mine: &Mine) -> Option<Standing> {
         match self {
-            Self::Held { order } => {
-                mine.is_held();
+            Self::Held { order, is_alone } => {
+                mine.is_held(is_alone);
                 let token = Token::new(order);
                 Some(Standing::Held { token })
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use super::keys::{inbox, unhex};
+use super::keys::{Keys, field, hex, inbox, unhex};
 use super::link::Ears;
 use super::lock;
 use crate::clock::Moment;
@@ -15,7 +15,9 @@ use crate::engine::{ClaimRef, Lease, LeaseId, Owner, Ticket, TicketId};
 #[derive(Debug)]
 pub(super) struct OpenLease {
     pub(super) lease: Lease,
-    pub(super) owner: Owner,
+    /// How its claims in the store say whose they are: the lease, `pid host`,
+    /// and the label if they have none of their own.
+    pub(super) origin: [String; 3],
     /// Rung when a claim of this lease was broken, or may be gone.
     pub(super) news: Notify,
 }
@@ -24,6 +26,9 @@ pub(super) struct OpenLease {
 #[derive(Debug)]
 pub(super) struct Mine {
     pub(super) claim: ClaimRef,
+    pub(super) keys: Keys,
+    /// Its ticket, as the scripts know it.
+    pub(super) ticket: String,
     pub(super) lease: LeaseId,
     state: Mutex<State>,
     /// Rung when the claim should be looked at. It keeps a ring until somebody
@@ -49,14 +54,23 @@ enum Phase {
     Waiting {
         order: u64,
     },
-    Held,
+    /// Alone if there was no other claim when it was granted: then it may be
+    /// one still.
+    Held {
+        is_alone: bool,
+    },
     /// Being withdrawn: neither renewed nor missed, but still there.
     Leaving,
 }
 
 impl Mine {
-    pub(super) fn leaves(&self) {
-        lock(&self.state).phase = Phase::Leaving;
+    /// From here on it is neither renewed nor missed. Says whether it may be
+    /// the only claim on its lock.
+    pub(super) fn leaves(&self) -> bool {
+        let phase = &mut lock(&self.state).phase;
+        let is_alone = *phase == Phase::Held { is_alone: true };
+        *phase = Phase::Leaving;
+        is_alone
     }
 
     pub(super) fn asked(&self) {
@@ -69,8 +83,8 @@ impl Mine {
         state.blocked_until = Some(blocked_until);
     }
 
-    pub(super) fn is_held(&self) {
-        lock(&self.state).phase = Phase::Held;
+    pub(super) fn is_held(&self, is_alone: bool) {
+        lock(&self.state).phase = Phase::Held { is_alone };
     }
 
     pub(super) fn blocked_until(&self) -> Option<Moment> {
@@ -90,7 +104,7 @@ impl Mine {
     /// whoever waits for it looks.
     pub(super) fn is_missing(&self) -> bool {
         let mut state = lock(&self.state);
-        if state.phase == Phase::Held {
+        if matches!(state.phase, Phase::Held { .. }) {
             return true;
         }
         state.granted = None;
@@ -108,9 +122,16 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn add_lease(&self, lease: Lease, owner: Owner) {
-        let news = Notify::new();
-        let open = OpenLease { lease, owner, news };
+    pub(super) fn add_lease(&self, lease: Lease, owner: &Owner) {
+        let open = OpenLease {
+            origin: [
+                hex(lease.id.0),
+                format!("{} {}", owner.pid(), field(owner.host())),
+                field(owner.label()),
+            ],
+            lease,
+            news: Notify::new(),
+        };
         lock(&self.leases).insert(lease.id, Arc::new(open));
     }
 
@@ -130,6 +151,8 @@ impl Inbox {
         let made = || {
             Arc::new(Mine {
                 claim: ticket.claim.clone(),
+                keys: Keys::of(&ticket.claim.name),
+                ticket: hex(ticket.claim.id.0),
                 lease: ticket.lease,
                 state: Mutex::default(),
                 bell: Notify::new(),

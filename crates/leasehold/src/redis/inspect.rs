@@ -31,12 +31,7 @@ impl Inspect for RedisEngine {
         let doing = || format!("look at {name}");
         let answer: Vec<String> = self
             .server
-            .run(
-                &self.scripts.queue,
-                &[&keys.record, &keys.queue, &keys.evictions],
-                &[],
-                doing,
-            )
+            .run(&self.scripts.queue, &keys.all(), &[], doing)
             .await?;
         read_queue(&answer).ok_or_else(|| strange(doing(), &self.server.label))
     }
@@ -51,11 +46,11 @@ impl Inspect for RedisEngine {
                 scan.arg(cursor).arg("MATCH").arg(&pattern);
                 scan.arg("COUNT").arg(STEP);
                 let page = link.ask::<(u64, Vec<Vec<u8>>)>(&scan).await;
-                let (next, queues) = page.map_err(|error| fault(error, doing(), &link.label))?;
-                let queues = queues
+                let (next, locks) = page.map_err(|error| fault(error, doing(), &link.label))?;
+                let locks = locks
                     .into_iter()
                     .filter_map(|key| String::from_utf8(key).ok());
-                let found: Vec<_> = queues.filter_map(|key| Keys::name(&key)).collect();
+                let found: Vec<_> = locks.filter_map(|key| Keys::name(&key)).collect();
                 names.extend(self.alive(found).await?);
                 cursor = next;
                 if cursor == 0 {
@@ -92,7 +87,7 @@ async fn examine(link: &Link) -> Result<Vec<Finding>> {
 
 impl RedisEngine {
     async fn alive(&self, names: Vec<Name>) -> Result<Vec<Name>> {
-        let key = |name: &Name| Keys::of(name).record;
+        let key = |name: &Name| Keys::of(name).lock().to_owned();
         let batches = self.server.batches(names, STEP as usize, key);
         let batches = batches.into_iter().map(|names| self.alive_batch(names));
         Ok(try_join_all(batches).await?.into_iter().flatten().collect())
@@ -100,10 +95,7 @@ impl RedisEngine {
 
     async fn alive_batch(&self, names: Vec<Name>) -> Result<Vec<Name>> {
         let keys: Vec<_> = names.iter().map(Keys::of).collect();
-        let keys: Vec<_> = keys
-            .iter()
-            .flat_map(|keys| [keys.record.as_str(), &keys.queue])
-            .collect();
+        let keys: Vec<_> = keys.iter().flat_map(Keys::three).collect();
         let doing = || "list the locks".to_owned();
         let script = &self.scripts.alive;
         let alive: Vec<u32> = self.server.run(script, &keys, &[], doing).await?;
@@ -146,16 +138,17 @@ fn read_queue(answer: &[String]) -> Option<Queue> {
     })
 }
 
-/// `expires order weight since holder lease pid host label`
+/// `order expires since lease capacity weight holder pid host label`
 fn read_claim(ticket: &str, record: &str, now: u64) -> Option<(rule::Claim, Claimant)> {
     let fields: Vec<_> = record.split(' ').collect();
     let [
-        expires,
         order,
-        weight,
+        expires,
         since,
-        holder,
         _lease,
+        _capacity,
+        weight,
+        holder,
         pid,
         host,
         label,
@@ -163,7 +156,8 @@ fn read_claim(ticket: &str, record: &str, now: u64) -> Option<(rule::Claim, Clai
     else {
         return None;
     };
-    let (expires, since): (u64, u64) = (expires.parse().ok()?, since.parse().ok()?);
+    let expires: u64 = expires.parse().ok()?;
+    let since = since.parse::<u64>().ok()? / 1000;
     let weight = weight.parse().ok()?;
     let order = order.parse().ok()?;
     let claimant = Claimant {
@@ -264,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_queue_is_read_back_with_its_holders() {
-        let claim = |order: u32| format!("9000 {order} 1 1000 7 ab 42 my%20host me");
+        let claim = |order: u32| format!("{order:016} 9000 1000000 ab 1 1 7 42 my%20host me");
         let ticket = |number: u32| format!("{number:032x}");
         let answer = ["2000", "1", "2"].map(String::from);
         let claims = [ticket(1), claim(32), ticket(2), claim(64)];

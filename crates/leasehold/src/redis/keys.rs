@@ -10,34 +10,58 @@ const IN_KEYS: &AsciiSet = &AsciiSet::EMPTY.add(b'%').add(b'{').add(b'}');
 /// What separates the fields of a record, or be taken for an escape.
 const IN_FIELDS: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
-/// The keys of one lock: all in one slot.
+/// The keys of one lock: all in one slot. Every claim has them, so they lie in
+/// one text, one behind the other; the lock's own is the beginning of the first.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    pub(super) record: String,
-    pub(super) queue: String,
-    pub(super) evictions: String,
+    text: String,
+    /// How long the lock's own key is.
+    length: usize,
 }
 
 impl Keys {
     pub(super) fn of(name: &Name) -> Self {
-        let record = format!("lh:{{{}}}", utf8_percent_encode(name.as_str(), IN_KEYS));
-        let (queue, evictions) = (format!("{record}:q"), format!("{record}:ev"));
-        Self {
-            record,
-            queue,
-            evictions,
+        let name = utf8_percent_encode(name.as_str(), IN_KEYS);
+        let length = "lh:{}".len() + name.clone().map(str::len).sum::<usize>();
+        let mut text = String::with_capacity(3 * length + ":q:c:ev".len());
+        for end in [":q", ":c", ":ev"] {
+            text.push_str("lh:{");
+            text.extend(name.clone());
+            text.push('}');
+            text.push_str(end);
         }
+        Self { text, length }
     }
 
-    /// The lock whose queue this key is.
-    pub(super) fn name(queue: &str) -> Option<Name> {
-        let encoded = queue.strip_prefix("lh:{")?.strip_suffix("}:q")?;
+    /// The lock's own key.
+    pub(super) fn lock(&self) -> &str {
+        &self.text[..self.length]
+    }
+
+    /// Those that the scripts on one lock work on: the lock, its queue, the
+    /// claims in its queue.
+    pub(super) fn three(&self) -> [&str; 3] {
+        let [lock, queue, claims, _] = self.all();
+        [lock, queue, claims]
+    }
+
+    /// And its evictions.
+    pub(super) fn all(&self) -> [&str; 4] {
+        let (queue, rest) = self.text.split_at(self.length + 2);
+        let (claims, evictions) = rest.split_at(self.length + 2);
+        [self.lock(), queue, claims, evictions]
+    }
+
+    /// The name of the lock that has this key; none for the keys beside it.
+    pub(super) fn name(lock: &str) -> Option<Name> {
+        let encoded = lock.strip_prefix("lh:{")?.strip_suffix('}')?;
         let name = percent_decode_str(encoded).decode_utf8().ok()?;
         Name::new(name).ok()
     }
 }
 
-/// The pattern of the queues whose names start like this.
+/// The pattern of the locks whose names start like this. A key that ends with
+/// a brace is a lock: the keys beside it end with a letter.
 pub(super) fn pattern(prefix: &str) -> String {
     let encoded = utf8_percent_encode(prefix, IN_KEYS).to_string();
     let mut pattern = String::from("lh:{");
@@ -47,7 +71,7 @@ pub(super) fn pattern(prefix: &str) -> String {
         }
         pattern.push(letter);
     }
-    pattern + "*}:q"
+    pattern + "*}"
 }
 
 pub(super) fn field(text: &str) -> String {
@@ -58,8 +82,14 @@ pub(super) fn unfield(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-pub(super) fn hex(ticket: TicketId) -> String {
-    format!("{:032x}", ticket.0)
+/// 32 hexadecimal digits. Every claim needs them several times.
+pub(super) fn hex(number: u128) -> String {
+    let digits = number.to_be_bytes().into_iter();
+    let digits = digits.flat_map(|byte| [byte >> 4, byte & 15]);
+    let digit = |value| char::from(b"0123456789abcdef"[usize::from(value)]);
+    let mut text = String::with_capacity(32);
+    text.extend(digits.map(digit));
+    text
 }
 
 pub(super) fn unhex(text: &str) -> Option<TicketId> {
@@ -67,7 +97,7 @@ pub(super) fn unhex(text: &str) -> Option<TicketId> {
 }
 
 pub(super) fn inbox(lease: LeaseId) -> String {
-    format!("lh:inbox:{:032x}", lease.0)
+    ["lh:inbox:", &hex(lease.0)].concat()
 }
 
 #[cfg(test)]
@@ -78,15 +108,27 @@ mod tests {
     fn odd_names_survive_their_keys() {
         for text in ["a", "{x}", "}:q", "it's 100%", "🔒 *?", "%7B"] {
             let keys = Keys::of(&Name::new(text).unwrap());
-            assert_eq!(Keys::name(&keys.queue).unwrap().as_str(), text);
-            // One pair of braces: that is the hash tag.
-            assert_eq!(keys.queue.matches(['{', '}']).count(), 2);
+            assert_eq!(Keys::name(keys.lock()).unwrap().as_str(), text);
+            for beside in &keys.all()[1..] {
+                assert_eq!(Keys::name(beside), None);
+                // One pair of braces: that is the hash tag.
+                assert_eq!(beside.matches(['{', '}']).count(), 2);
+            }
         }
     }
 
     #[test]
+    fn an_id_is_32_digits() {
+        for number in [0, 0xab, u128::MAX, 0x0123_4567 << 96] {
+            assert_eq!(hex(number), format!("{number:032x}"));
+            assert_eq!(unhex(&hex(number)), Some(TicketId(number)));
+        }
+        assert_eq!(inbox(LeaseId(7)), format!("lh:inbox:{:032x}", 7));
+    }
+
+    #[test]
     fn a_prefix_is_no_pattern() {
-        assert_eq!(pattern("a*[{"), "lh:{a\\*\\[%7B*}:q");
+        assert_eq!(pattern("a*[{"), "lh:{a\\*\\[%7B*}");
     }
 
     #[test]

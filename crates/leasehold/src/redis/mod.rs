@@ -76,19 +76,10 @@ impl RedisEngine {
     /// Renews these claims; those that the store does not have are returned,
     /// with a note if they were broken.
     async fn renew_batch(&self, ttl: Duration, claims: &[Arc<Mine>]) -> Result<Vec<GoneClaim>> {
-        let keys: Vec<_> = claims
-            .iter()
-            .map(|mine| Keys::of(&mine.claim.name))
-            .collect();
-        let keys: Vec<_> = keys
-            .iter()
-            .flat_map(|keys| [keys.record.as_str(), &keys.queue, &keys.evictions])
-            .collect();
-        let tickets = claims.iter().map(|mine| hex(mine.claim.id));
-        let arguments: Vec<_> = std::iter::once(whole_millis(ttl).to_string())
-            .chain(tickets)
-            .collect();
-        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let keys: Vec<_> = claims.iter().flat_map(|mine| mine.keys.all()).collect();
+        let ttl = whole_millis(ttl).to_string();
+        let tickets = claims.iter().map(|mine| mine.ticket.as_str());
+        let arguments: Vec<_> = std::iter::once(ttl.as_str()).chain(tickets).collect();
         let doing = || "renew".to_owned();
         let answer: Vec<String> = self
             .server
@@ -111,34 +102,27 @@ impl RedisEngine {
         Ok(gone)
     }
 
-    async fn ask_for(&self, ticket: &Ticket, open: &OpenLease) -> Result<Answer> {
-        let keys = Keys::of(&ticket.claim.name);
-        let label = ticket.label.as_deref().unwrap_or(open.owner.label());
-        let rest = format!(
-            "{:032x} {} {} {}",
-            ticket.lease.0,
-            open.owner.pid(),
-            field(open.owner.host()),
-            field(label)
-        );
+    async fn ask_for(&self, ticket: &Ticket, mine: &Mine, open: &OpenLease) -> Result<Answer> {
+        let [lease, process, label] = &open.origin;
+        let own_label = ticket.label.as_deref().map(field);
+        let label = own_label.as_ref().unwrap_or(label);
+        let (capacity, weight, holder) = (ticket.capacity, ticket.weight, ticket.holder);
+        let rest = format!("{lease} {capacity} {weight} {holder} {process} {label}");
         let not_after = self
             .server
-            .time_in(&keys.record, open.lease.ttl)
+            .time_in(mine.keys.lock(), open.lease.ttl)
             .unwrap_or(0);
         let answer = self
             .server
             .run(
                 &self.scripts.enqueue,
-                &[&keys.record, &keys.queue],
+                &mine.keys.three(),
                 &[
-                    &hex(ticket.claim.id),
-                    &ticket.capacity.to_string(),
-                    &ticket.weight.to_string(),
-                    &whole_millis(open.lease.ttl).to_string(),
-                    if ticket.waits { "1" } else { "0" },
+                    &mine.ticket,
                     &not_after.to_string(),
+                    &whole_millis(open.lease.ttl).to_string(),
                     &rest,
-                    &ticket.holder.to_string(),
+                    if ticket.waits { "1" } else { "0" },
                 ],
                 || doing(ticket),
             )
@@ -146,14 +130,29 @@ impl RedisEngine {
         Ok(Answer::read(answer))
     }
 
-    async fn take_out(&self, claim: &ClaimRef, broken: &str) -> Result<Withdrawn> {
-        let keys = Keys::of(&claim.name);
+    /// Takes out a claim that may be the only one on its lock. Then there is
+    /// nobody to grant anything to, and a script is not needed.
+    async fn leave(&self, mine: &Mine) -> Result<Withdrawn> {
+        let claim = &mine.claim;
+        if mine.leaves() {
+            let mut delete = ::redis::cmd("HDEL");
+            delete.arg(mine.keys.lock()).arg(&mine.ticket);
+            let doing = || format!("withdraw {}", claim.name);
+            let found: u32 = self.server.ask(mine.keys.lock(), &delete, doing).await?;
+            if found == 1 {
+                return Ok(Withdrawn::Removed);
+            }
+        }
+        self.take_out(claim, &mine.keys, "").await
+    }
+
+    async fn take_out(&self, claim: &ClaimRef, keys: &Keys, broken: &str) -> Result<Withdrawn> {
         let found: u32 = self
             .server
             .run(
                 &self.scripts.withdraw,
-                &[&keys.record, &keys.queue, &keys.evictions],
-                &[&hex(claim.id), broken],
+                &keys.all(),
+                &[&hex(claim.id.0), broken],
                 || format!("withdraw {}", claim.name),
             )
             .await?;
@@ -183,7 +182,7 @@ impl Engine for RedisEngine {
         let lease = Lease { id, ttl };
         self.server.subscribe(&inbox(id)).await?;
         self.server.learn_times("open a session").await?;
-        self.inbox.add_lease(lease, owner.clone());
+        self.inbox.add_lease(lease, owner);
         Ok(lease)
     }
 
@@ -196,7 +195,7 @@ impl Engine for RedisEngine {
             self.server.learn_times("renew").await?;
             return Ok(Renewal::Renewed { gone: Vec::new() });
         }
-        let key = |mine: &Arc<Mine>| Keys::of(&mine.claim.name).record;
+        let key = |mine: &Arc<Mine>| mine.keys.lock().to_owned();
         let batches = self.server.batches(claims, BATCH, key);
         let renewals = batches.iter().map(|batch| async {
             let gone = self.renew_batch(lease.ttl, batch).await?;
@@ -212,7 +211,7 @@ impl Engine for RedisEngine {
     async fn close(&self, lease: &Lease) -> Result<()> {
         self.inbox.close_lease(lease.id);
         let claims = self.inbox.claims_of(lease.id);
-        try_join_all(claims.iter().map(|mine| self.take_out(&mine.claim, ""))).await?;
+        try_join_all(claims.iter().map(|mine| self.leave(mine))).await?;
         for mine in claims {
             self.inbox.forget(mine.claim.id);
         }
@@ -237,13 +236,12 @@ impl Engine for RedisEngine {
             return Ok(Standing::Gone);
         };
         mine.asked();
-        let mut answer = self.ask_for(ticket, &open).await?;
+        let mut answer = self.ask_for(ticket, &mine, &open).await?;
         if let Answer::Late { now } = answer {
             // Either the server's clock was moved or the request was stuck for
             // a ttl; the former mends itself now.
-            let key = Keys::of(&ticket.claim.name).record;
-            self.server.learn_time(&key, now);
-            answer = self.ask_for(ticket, &open).await?;
+            self.server.learn_time(mine.keys.lock(), now);
+            answer = self.ask_for(ticket, &mine, &open).await?;
         }
         match answer {
             Answer::Conflict { used } => {
@@ -261,8 +259,8 @@ impl Engine for RedisEngine {
                 } else {
                     // Once others have the claim in the queue, nobody behind it
                     // can be granted before it; so its grant needs no more.
-                    let key = Keys::of(&ticket.claim.name).record;
-                    self.server.confirm(&key, || doing(ticket)).await?;
+                    let key = mine.keys.lock();
+                    self.server.confirm(key, || doing(ticket)).await?;
                 }
                 let standing = answer.into_standing(&mine);
                 standing.ok_or_else(|| strange(doing(ticket), &self.server.label))
@@ -277,18 +275,18 @@ impl Engine for RedisEngine {
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
         match cause {
             Cause::Ours => {
-                // From here on it is neither renewed nor missed. It is known
-                // until it is surely out, so that closing does not overlook it.
-                if let Some(mine) = self.inbox.claim(claim.id) {
-                    mine.leaves();
-                }
-                let found = self.take_out(claim, "").await?;
+                // It is known until it is surely out, so that closing does not
+                // overlook it.
+                let found = match self.inbox.claim(claim.id) {
+                    Some(mine) => self.leave(&mine).await?,
+                    None => self.take_out(claim, &Keys::of(&claim.name), "").await?,
+                };
                 self.inbox.forget(claim.id);
                 Ok(found)
             }
             Cause::Evicted { by, reason } => {
                 let broken = format!("{} {}", field(by), field(reason));
-                self.take_out(claim, &broken).await
+                self.take_out(claim, &Keys::of(&claim.name), &broken).await
             }
         }
     }

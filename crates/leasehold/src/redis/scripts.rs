@@ -22,14 +22,11 @@ impl Scripts {
             |quick: &str, script: &str| Script::new(&[HEAD, quick, COMMON, script].join("\n"));
         Self {
             enqueue: on_a_lock(
-                include_str!("lua/enqueue_free.lua"),
+                include_str!("lua/enqueue_alone.lua"),
                 include_str!("lua/enqueue.lua"),
             ),
             look: on_a_lock("", include_str!("lua/look.lua")),
-            withdraw: on_a_lock(
-                include_str!("lua/withdraw_last.lua"),
-                include_str!("lua/withdraw.lua"),
-            ),
+            withdraw: on_a_lock("", include_str!("lua/withdraw.lua")),
             queue: on_a_lock("", include_str!("lua/queue.lua")),
             renew: Script::new(include_str!("lua/renew.lua")),
             alive: Script::new(include_str!("lua/alive.lua")),

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use super::RedisEngine;
 use super::answer::{Answer, strange};
 use super::inbox::Mine;
-use super::keys::{Keys, hex, inbox};
+use super::keys::inbox;
 use crate::clock::boot_time;
 use crate::engine::{Lease, Standing, Ticket};
 use crate::error::Result;
@@ -27,7 +27,6 @@ pub(super) async fn wait(engine: &RedisEngine, ticket: &Ticket) -> Result<Standi
     let Some(mine) = engine.inbox.claim(ticket.claim.id) else {
         return Ok(Standing::Gone);
     };
-    let keys = Keys::of(&ticket.claim.name);
     let mut since = boot_time();
     loop {
         if let Some(standing) = granted(&mine) {
@@ -44,10 +43,10 @@ pub(super) async fn wait(engine: &RedisEngine, ticket: &Ticket) -> Result<Standi
         if let Some(standing) = granted(&mine) {
             return Ok(standing);
         }
-        let link = engine.server.link(&keys.record);
+        let link = engine.server.link(mine.keys.lock());
         let is_proven = link.is_some_and(|link| link.is_proven(since));
         if is_told || left <= LOOK || !is_proven {
-            return look(engine, &mine, &keys).await;
+            return look(engine, &mine).await;
         }
         since = boot_time();
     }
@@ -55,19 +54,19 @@ pub(super) async fn wait(engine: &RedisEngine, ticket: &Ticket) -> Result<Standi
 
 fn granted(mine: &Mine) -> Option<Standing> {
     let order = mine.granted()?;
-    mine.is_held();
+    mine.is_held(false);
     let token = Token::new(order);
     Some(Standing::Held { token })
 }
 
-async fn look(engine: &RedisEngine, mine: &Mine, keys: &Keys) -> Result<Standing> {
+async fn look(engine: &RedisEngine, mine: &Mine) -> Result<Standing> {
     let doing = || format!("wait for {}", mine.claim.name);
     let answer = engine
         .server
         .run(
             &engine.scripts.look,
-            &[&keys.record, &keys.queue],
-            &[&hex(mine.claim.id)],
+            &mine.keys.three(),
+            &[&mine.ticket],
             doing,
         )
         .await?;

@@ -1,105 +1,122 @@
 -- What the scripts on one lock share; stands after `head.lua`. A script's quick
--- part stands between the two, because making these functions takes time too.
+-- part stands between the two, because all this takes time too.
+--
+-- Orders, times and leases have a fixed width in the record of a claim in the
+-- queue: they are cut out and compared as texts, which costs less than numbers.
+local lock, queue, claims = KEYS[1], KEYS[2], KEYS[3]
+local sub, format, match = string.sub, string.format, string.match
+local now = format('%013d', micros / 1000)
 
--- The claim, unless it is dead.
+-- What the lock remembers: the last order, and when the keys go. With a queue,
+-- its capacity and the greatest order granted; without, the one claim there may be.
+local memory, capacity, held, alone, alone_claim
+for number = 1, #known, 2 do
+  local field, value = known[number], known[number + 1]
+  if field == 'last' then
+    memory = value
+  elseif field == 'cap' then
+    capacity = tonumber(value)
+  elseif field == 'held' then
+    held = value
+  else
+    alone, alone_claim = field, value
+  end
+end
+
+local function order_of(claim) return sub(claim, 1, 16) end
+local function lease_of(claim) return sub(claim, 49, 80) end
+local function weight_of(claim) return tonumber(match(claim, '^ %d+ (%d+) ', 81)) end
+local function capacity_of(claim) return tonumber(match(claim, '^ (%d+) ', 81)) end
+local function is_alive(claim) return sub(claim, 18, 30) > now end
+local function left_of(claim) return sub(claim, 18, 30) - now end
+
+-- The claim that is alone, as it would be in the queue.
+if alone then
+  local since, stays, rest = match(alone_claim, '^(%d+) (-?%d+) (.*)$')
+  local expires = math.floor(since / 1000) + stays
+  alone_claim = format('%s %013d %s %s', sub(memory, 1, 16), expires, since, rest)
+end
+
+-- The claim in the queue, unless it is dead.
 local function read(ticket)
-  local packed = redis.call('HGET', record, ticket)
-  if not packed then return nil end
-  local expires, order, weight, lease, rest =
-    string.match(packed, '^(%d+) (%d+) (%d+) %d+ %d+ (%x+)(.*)$')
-  if not expires or tonumber(expires) <= now then return nil end
-  return { expires = tonumber(expires), order = tonumber(order), weight = tonumber(weight),
-           lease = lease, rest = rest }
+  local claim = call('HGET', claims, ticket)
+  return claim and is_alive(claim) and claim
 end
 
 local function drop(ticket)
-  redis.call('HDEL', record, ticket)
-  return redis.call('ZREM', queue, ticket)
+  call('HDEL', claims, ticket)
+  call('ZREM', queue, ticket)
 end
 
--- Visits the live claims from the head on until told to stop; removes the dead.
--- Says whether it came to the end.
-local function walk(visit)
-  local from, chunk = 0, 2
-  while true do
-    local tickets = redis.call('ZRANGE', queue, from, from + chunk - 1)
+-- Grants whatever fits and tells its session, except `me`, who hears by reply;
+-- removes the dead on its way. Returns the units in use, and whether all claims
+-- there are hold; it does not look further if all units are in use.
+local function settle(me)
+  local used, granted, from, chunk, is_end, is_blocked = 0, held, 0, 1, false, false
+  repeat
+    local tickets = call('ZRANGE', queue, from, from + chunk - 1)
+    is_end = #tickets < chunk
     for _, ticket in ipairs(tickets) do
       local claim = read(ticket)
+      local weight = claim and (capacity == 1 and 1 or weight_of(claim))
       if not claim then
         drop(ticket)
+      elseif used + weight > capacity then
+        is_blocked = true
+        break
       else
-        if visit(ticket, claim) then return false end
-        from = from + 1
+        used, from = used + weight, from + 1
+        local order = order_of(claim)
+        if order > held then
+          granted = order
+          if ticket ~= me then
+            call('PUBLISH', 'lh:inbox:' .. lease_of(claim), 'held ' .. ticket .. ' ' .. order)
+          end
+        end
       end
     end
-    if #tickets < chunk then return true end
     chunk = 64
+  until is_end or is_blocked or used >= capacity
+  if granted > held then
+    held = granted
+    call('HSET', lock, 'held', held)
   end
+  return used, is_end and not is_blocked
 end
 
--- Grants whatever fits and tells its session, except `me`, who hears by reply.
--- Returns the units in use and whether all claims there are hold.
-local function settle(capacity, me)
-  local used, held = 0, tonumber(redis.call('HGET', record, 'held')) or 0
-  local highest = held
-  local all = walk(function(ticket, claim)
-    if used + claim.weight > capacity then return true end
-    used = used + claim.weight
-    if claim.order > held then
-      highest = claim.order
-      if ticket ~= me then
-        redis.call('PUBLISH', 'lh:inbox:' .. claim.lease, 'held ' .. ticket .. ' ' .. text(claim.order))
-      end
-    end
-  end)
-  if highest > held then redis.call('HSET', record, 'held', text(highest)) end
-  return used, all
-end
-
--- What a claim that is not granted has to watch. A mutex looks at the claim
--- before it only, others at all that are before them.
-local function waiting(me, claim, capacity)
-  local ahead, watch, expires = 0, nil, nil
-  if capacity == 1 then
-    ahead = redis.call('ZRANK', queue, me)
-    while ahead > 0 and not watch do
-      local before = redis.call('ZRANGE', queue, ahead - 1, ahead - 1)[1]
-      watch = read(before)
-      if not watch then
-        drop(before)
+-- What a claim that is not granted has to watch: the last claim before it that
+-- keeps it out even if all others leave; else whichever expires first.
+local function waiting(me, order, weight)
+  local ahead = call('ZRANK', queue, me)
+  local to, chunk, soonest = ahead - 1, 1, nil
+  while to >= 0 do
+    local from = math.max(0, to - chunk + 1)
+    local tickets = call('ZRANGE', queue, from, to)
+    for number = #tickets, 1, -1 do
+      local claim = read(tickets[number])
+      if not claim then
+        drop(tickets[number])
         ahead = ahead - 1
+      elseif capacity == 1 or weight_of(claim) + weight > capacity then
+        return { 'waiting', order, ahead, order_of(claim), left_of(claim) }
+      else
+        soonest = math.min(soonest or left_of(claim), left_of(claim))
       end
     end
-  else
-    walk(function(ticket, other)
-      if ticket == me then return true end
-      ahead = ahead + 1
-      if other.weight + claim.weight > capacity then watch = other end
-      if not expires or other.expires < expires then expires = other.expires end
-    end)
+    to, chunk = from - 1, 64
   end
-  expires = watch and watch.expires or expires or now
-  return { 'waiting', text(claim.order), text(ahead), watch and text(watch.order) or '', text(expires - now) }
+  return { 'waiting', order, ahead, '', soonest or 0 }
 end
 
-local function standing(me, claim, capacity)
-  local held = tonumber(redis.call('HGET', record, 'held')) or 0
-  if claim.order <= held then return { 'held', text(claim.order) } end
-  return waiting(me, claim, capacity)
+-- Where a live claim in the queue stands.
+local function standing(me, claim)
+  local order = order_of(claim)
+  if order <= held then return { 'held', order } end
+  return waiting(me, order, weight_of(claim))
 end
 
--- Keeps the keys for as long as they may be needed.
-local function keep(ttl)
-  local last = tonumber(redis.call('HGET', record, 'last')) or 0
-  local lead = math.max(0, math.ceil((last - micros) / 1000))
-  local longest = ttl + 60000 + lead
-  if ttl == 0 or redis.call('PTTL', record) < longest then
-    redis.call('PEXPIRE', record, text(longest))
-    redis.call('PEXPIRE', queue, text(longest))
-  end
-end
-
--- After the last claim only the orders are kept, and not for long.
+-- After the last claim only the order is kept.
 local function tidy()
-  if redis.call('EXISTS', queue) == 0 and redis.call('HDEL', record, 'cap') == 1 then keep(0) end
+  call('HDEL', lock, 'cap', 'held')
+  call('DEL', queue, claims)
 end

@@ -1,35 +1,64 @@
--- Puts a claim at the end of the queue, or finds it there. `enqueue_free.lua` stands before it.
--- ARGV   1 ticket, 2 capacity, 3 weight, 4 ttl in ms, 5 whether it waits (1 or 0),
---        6 server time in ms after which it is too late, 7 the rest of the claim's
---        record: `lease pid host label`, 8 holder
--- Answer {held, order} | {waiting, order, ahead, watched order or '', ms until that expires}
+-- Puts a claim at the end of the queue, or finds it there. `enqueue_alone.lua` stands before it.
+-- ARGV   1 ticket, 2 server time in ms after which it is too late, 3 ttl in ms,
+--        4 the rest of the claim: `lease capacity weight holder pid host label`,
+--        5 whether it waits (1 or 0)
+-- Answer its order if it holds alone | {held, order}
+--        | {waiting, order, ahead, watched order or '', ms until that expires}
 --        | {busy} | {conflict, capacity in use} | {late, server time in ms}
-local me, capacity, weight, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local me = ARGV[1]
+local wanted, weight = match(ARGV[4], '^%x+ (%d+) (%d+) ')
+wanted, weight = tonumber(wanted), tonumber(weight)
 
-local used, all = 0, true
-local in_use = tonumber(known[1])
-if in_use and redis.call('EXISTS', queue) == 1 then
-  used, all = settle(in_use, me)
-  local mine = redis.call('ZSCORE', queue, me) and read(me)
-  if mine then return standing(me, mine, in_use) end
-  if redis.call('EXISTS', queue) == 0 then
-    in_use = nil
-  elseif in_use ~= capacity then
-    return { 'conflict', text(in_use) }
+local is_new = false
+if alone then
+  if not is_alive(alone_claim) then
+    call('HDEL', lock, alone)
+    return hold_alone(memory)
   end
+  if alone == me then return tonumber(order_of(alone_claim)) end
+  capacity = capacity_of(alone_claim)
+  if capacity ~= wanted then return { 'conflict', capacity } end
+  if weight_of(alone_claim) + weight > capacity and ARGV[5] ~= '1' then return { 'busy' } end
+  -- From here on the lock has a queue. What is there of a former one is from
+  -- before the lock itself was lost.
+  held, is_new = order_of(alone_claim), true
+  call('DEL', queue, claims)
+  call('HDEL', lock, alone)
+  call('HSET', lock, 'cap', capacity, 'held', held)
+  call('ZADD', queue, held, alone)
+  call('HSET', claims, alone, alone_claim)
+elseif not capacity then
+  return hold_alone(memory)
 end
+
+local used, all = settle(me)
+if all and used == 0 then
+  tidy()
+  return hold_alone(memory)
+end
+local mine = read(me)
+if mine then return standing(me, mine) end
+if capacity ~= wanted then return { 'conflict', capacity } end
 local fits = all and used + weight <= capacity
 if not fits and ARGV[5] ~= '1' then return { 'busy' } end
 
-local order = math.max((tonumber(known[2]) or 0) + 32, micros)
-local claim = { order = order, weight = weight }
-local packed = table.concat({ text(now + ttl), text(order), ARGV[3], text(now), ARGV[8], ARGV[7] }, ' ')
-redis.call('ZADD', queue, text(order), me)
+local drawn = math.max(sub(memory, 1, 16) + 32, micros)
+local order, keep = format('%016d', drawn), sub(memory, 18)
+local needed = drawn / 1000 + ARGV[3] + 60000
+local is_kept = tonumber(keep) >= needed
+if not is_kept then keep = format('%d', needed + 60000) end
+call('ZADD', queue, order, me)
+call('HSET', claims, me,
+  format('%s %013d %016d %s', order, micros / 1000 + ARGV[3], micros, ARGV[4]))
 if fits then
-  redis.call('HSET', record, 'cap', ARGV[2], 'last', text(order), me, packed, 'held', text(order))
+  call('HSET', lock, 'last', order .. ' ' .. keep, 'held', order)
 else
-  redis.call('HSET', record, 'cap', ARGV[2], 'last', text(order), me, packed)
+  call('HSET', lock, 'last', order .. ' ' .. keep)
 end
-keep(ttl)
-if fits then return { 'held', text(order) } end
-return waiting(me, claim, capacity)
+if not is_kept then call('PEXPIREAT', lock, keep) end
+if is_new or not is_kept then
+  call('PEXPIREAT', queue, keep)
+  call('PEXPIREAT', claims, keep)
+end
+if fits then return { 'held', order } end
+return waiting(me, order, weight)

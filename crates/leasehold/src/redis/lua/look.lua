@@ -1,10 +1,11 @@
 -- Where a claim stands, after removing the dead claims before it.
 -- ARGV   1 ticket
--- Answer {held, order} | {waiting, order, ahead, watched order or '', ms until that expires} | {gone}
-local capacity = tonumber(redis.call('HGET', record, 'cap'))
+-- Answer as `enqueue.lua`, or {gone}
+local me = ARGV[1]
+if alone == me and is_alive(alone_claim) then return tonumber(order_of(alone_claim)) end
 if not capacity then return { 'gone' } end
-settle(capacity, ARGV[1])
-local mine = redis.call('ZSCORE', queue, ARGV[1]) and read(ARGV[1])
-if mine then return standing(ARGV[1], mine, capacity) end
-tidy()
+local used, all = settle(me)
+local mine = read(me)
+if mine then return standing(me, mine) end
+if all and used == 0 then tidy() end
 return { 'gone' }

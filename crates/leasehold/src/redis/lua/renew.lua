@@ -1,26 +1,45 @@
 -- Keeps claims of many locks for another ttl; never brings one back.
--- KEYS   3 per claim: the lock's hash, its queue, its evictions
+-- KEYS   4 per claim: the lock, its queue, the claims in its queue, its evictions
 -- ARGV   1 ttl in ms, then the ticket of each claim
 -- Answer {server time in ms, then per missing claim: its number from 1, `by reason` or ''}
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ttl = tonumber(ARGV[1])
-local answer = { string.format('%.0f', now) }
-for number = 1, #ARGV - 1 do
-  local record, queue, evictions = KEYS[3 * number - 2], KEYS[3 * number - 1], KEYS[3 * number]
-  local ticket = ARGV[number + 1]
-  local packed = redis.call('ZSCORE', queue, ticket) and redis.call('HGET', record, ticket)
-  local expires, rest = string.match(packed or '', '^(%d+)(.*)$')
-  if expires and tonumber(expires) > now then
-    redis.call('HSET', record, ticket, string.format('%.0f', now + ttl) .. rest)
-    if redis.call('PTTL', record) < ttl + 60000 then
-      -- Twice the slack, so that not every renewal has to move it.
-      redis.call('PEXPIRE', record, ttl + 120000)
-      redis.call('PEXPIRE', queue, ttl + 120000)
-    end
+local answer = { string.format('%d', now) }
+
+local function renew(ticket, lock, queue, claims)
+  local known = call('HMGET', lock, ticket, 'cap', 'last')
+  local until_then = now + ttl
+  if known[2] then
+    local claim = call('ZSCORE', queue, ticket) and call('HGET', claims, ticket)
+    if not claim or tonumber(string.sub(claim, 18, 30)) <= now then return false end
+    local expires = string.format('%013d', until_then)
+    call('HSET', claims, ticket, string.sub(claim, 1, 17) .. expires .. string.sub(claim, 31))
   else
+    local since, stays, rest = string.match(known[1] or '', '^(%d+) (-?%d+)( .*)$')
+    local start = math.floor((since or 0) / 1000)
+    if not since or start + stays <= now then return false end
+    call('HSET', lock, ticket, string.format('%s %d%s', since, until_then - start, rest))
+  end
+  local last, keep = string.match(known[3] or '', '^(%d+) (%d+)$')
+  local needed = math.max(now, math.floor((last or 0) / 1000)) + ttl + 60000
+  if last and tonumber(keep) < needed then
+    -- Twice the slack, so that not every renewal has to move it.
+    keep = string.format('%d', needed + 60000)
+    call('HSET', lock, 'last', last .. ' ' .. keep)
+    call('PEXPIREAT', lock, keep)
+    call('PEXPIREAT', queue, keep)
+    call('PEXPIREAT', claims, keep)
+  end
+  return true
+end
+
+for number = 1, #ARGV - 1 do
+  local ticket, key = ARGV[number + 1], 4 * number
+  if not renew(ticket, KEYS[key - 3], KEYS[key - 2], KEYS[key - 1]) then
     local note = ''
-    for _, eviction in ipairs(redis.call('LRANGE', evictions, 0, -1)) do
+    for _, eviction in ipairs(call('LRANGE', KEYS[key], 0, -1)) do
       note = string.match(eviction, '^%d+ ' .. ticket .. ' %d+ %d+ [^ ]* [^ ]* (.*)$') or note
     end
     answer[#answer + 1] = tostring(number)
