@@ -14,6 +14,7 @@ mod worker;
 use std::time::Duration;
 
 use crate::exit::{self, Failure};
+use crate::store;
 use clap::Args;
 
 use report::Report;
@@ -49,7 +50,13 @@ pub(crate) async fn bench(
     let scratch = Scratch::new();
     // Workers are told by their environment: a URL may have a password in it,
     // and arguments are public.
-    let url = url.or_else(|| args.worker.and(std::env::var("LEASEHOLD_URL").ok()));
+    let from_environment = std::env::var("LEASEHOLD_URL").ok();
+    let url = match (url, from_environment) {
+        // The same store, but perhaps with a password.
+        (Some(url), Some(full)) if is_same_server(&url, &full) => Some(full),
+        (None, Some(full)) => args.worker.map(|_| full),
+        (url, _) => url,
+    };
     let url = url.unwrap_or_else(|| format!("sqlite:{}", scratch.path("locks.db").display()));
     let setting = Setting {
         url,
@@ -90,6 +97,11 @@ pub(crate) async fn bench(
     }
     report.finish()?;
     Ok(exit::OK)
+}
+
+/// Whether both name the same server, the one with a user or a password.
+fn is_same_server(url: &str, full: &str) -> bool {
+    !url.contains('@') && !url.contains('?') && store::identity(url) == store::identity(full)
 }
 
 /// A temporary directory that goes with the benchmark.

@@ -12,6 +12,12 @@ mod hold;
 mod look;
 mod loss;
 mod nested;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "redis")]
+mod redis_faults;
+#[cfg(feature = "redis")]
+mod redis_server;
 mod run;
 mod terminal;
 mod world;

@@ -14,19 +14,27 @@ use tempfile::TempDir;
 /// How long a state may take to come about on a busy machine.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A folder with a store in it.
+/// A folder, and a store: a file in it, or a server elsewhere.
 pub(crate) struct World {
     folder: TempDir,
+    url: String,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        Self { folder }
+        let url = format!("sqlite:{}", folder.path().join("locks.db").display());
+        Self { folder, url }
+    }
+
+    /// A folder whose store is this one.
+    pub(crate) fn on(url: String) -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { folder, url }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", self.path("locks.db").display())
+        self.url.clone()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -10,6 +10,8 @@ mod sessions;
 mod slice;
 mod tasks;
 
+use std::time::Duration;
+
 use crate::exit::{self, Failure};
 use crate::store;
 
@@ -28,10 +30,18 @@ pub(crate) struct Bench<'a> {
     pub(crate) server: Server,
 }
 
+impl Bench<'_> {
+    /// How long one contender of so many has its turn. A slice must be long
+    /// enough for cycles to end in it.
+    fn turn(&self, contenders: u32) -> Duration {
+        (self.setting.time / ROUNDS / contenders).max(Duration::from_millis(40))
+    }
+}
+
 /// Whether the URL is for this benchmark.
 pub(crate) fn is_meant(url: &str) -> bool {
     let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
-    scheme.starts_with("redis")
+    scheme.starts_with("redis") || scheme == "unix"
 }
 
 pub(crate) async fn bench(
@@ -40,6 +50,15 @@ pub(crate) async fn bench(
     report: &mut Report,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<(), Failure> {
+    if setting
+        .url
+        .split_once(':')
+        .is_some_and(|(scheme, _)| scheme.contains('+'))
+    {
+        let why =
+            "bench compares with a bare client of one server; give redis://, rediss:// or unix:";
+        return Err(Failure::usage(why));
+    }
     // Ours first: its errors are made for people.
     let session = leasehold::connect(&setting.url).await?;
     session.close().await;

@@ -83,15 +83,14 @@ impl Server {
         Ok(read(&info))
     }
 
-    /// How many members a sorted set has.
-    pub(crate) async fn members(&self, key: &str) -> Result<usize, Failure> {
-        self.ask(redis::cmd("ZCARD").arg(key)).await
-    }
-
-    /// The median time of so many pings, one after the other.
-    pub(crate) async fn ping(&self, times: usize) -> Result<f64, Failure> {
+    /// The median time of so many pings, with a pause before each: machines
+    /// that sleep in between answer later.
+    pub(crate) async fn ping(&self, times: usize, pause: Duration) -> Result<f64, Failure> {
         let mut samples = Vec::with_capacity(times);
         for _ in 0..times {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
             let began = Instant::now();
             let _: String = self.ask(&redis::cmd("PING")).await?;
             samples.push(micros(began.elapsed()));

@@ -24,7 +24,7 @@ pub(crate) async fn one_name(bench: &Bench<'_>, report: &mut Report) -> Result<(
         .iter()
         .map(|session| session.mutex("leasehold-bench/sessions"))
         .collect();
-    let time = bench.setting.time / ROUNDS / 2;
+    let time = bench.turn(2);
     let (mut ours, mut bare, mut ratios) = (vec![], vec![], vec![]);
     let (mut our_grants, mut bare_grants) = ([0; SESSIONS], [0; SESSIONS]);
     for _ in 0..ROUNDS {

@@ -23,7 +23,7 @@ pub(crate) async fn one_task(bench: &Bench<'_>, report: &mut Report) -> Result<(
     let floor = Floor::open(&bench.server, 1).await?;
     let session = leasehold::connect(&bench.setting.url).await?;
     let mutexes = mutexes(&session, "one", 1);
-    let time = bench.setting.time / ROUNDS / 3;
+    let time = bench.turn(3);
     let (mut ours, mut bare, mut ratios) = (vec![], vec![], vec![]);
     let mut theirs = [const { Vec::new() }; NAMES.len()];
     for _ in 0..ROUNDS {
@@ -71,7 +71,7 @@ pub(crate) async fn many_names(bench: &Bench<'_>, report: &mut Report) -> Result
     let floor_each = Floor::open(&bench.server, TASKS).await?;
     let session = leasehold::connect(&bench.setting.url).await?;
     let mutexes = mutexes(&session, "many", TASKS);
-    let time = bench.setting.time / ROUNDS / 4;
+    let time = bench.turn(4);
     let (mut ours, mut bare, mut each, mut ratios) = (vec![], vec![], vec![], vec![]);
     let mut theirs = [const { Vec::new() }; NAMES.len()];
     let (mut our_cost, mut bare_cost) = (Cost::default(), Cost::default());
@@ -136,7 +136,7 @@ pub(crate) async fn one_name(bench: &Bench<'_>, report: &mut Report) -> Result<(
     let part = "64 tasks, one name";
     // rslock pauses for up to 200 ms between tries: few rounds, and long ones.
     let rounds = 3;
-    let time = bench.setting.time / rounds / 2;
+    let time = (bench.setting.time / rounds / 2).max(bench.turn(1));
     let peers = Peers::rslock_only(part, &bench.server, report)?;
     let session = leasehold::connect(&bench.setting.url).await?;
     let mutexes: Arc<[_]> = vec![session.mutex("leasehold-bench/hot"); TASKS].into();
