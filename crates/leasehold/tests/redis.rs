@@ -351,3 +351,64 @@ async fn a_key_of_somebody_else_is_named() {
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("another type"), "{error}");
 }
+
+#[tokio::test]
+async fn several_free_locks_are_one_command() {
+    let Some((_folder, server)) = server(&[]) else {
+        return;
+    };
+    let ours = session(&server).await;
+    let names = ["a", "b", "c", "d"];
+    ours.lock_all(names)
+        .lock()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    let before = scripts_run(&server);
+    let guards = ours.lock_all(names).lock().await.unwrap();
+    assert_eq!(scripts_run(&server) - before, 1);
+    // One that is held keeps the others free.
+    let other = session(&server).await;
+    let taken = other.lock_all(["d", "e"]).try_lock().await.unwrap();
+    assert!(taken.is_none());
+    assert!(other.mutex("e").try_lock().await.unwrap().is_some());
+    let tokens: Vec<_> = guards.iter().map(leasehold::Guard::token).collect();
+    guards.release().await.unwrap();
+    let guards = other.lock_all(names).try_lock().await.unwrap().unwrap();
+    let grown = guards
+        .iter()
+        .zip(tokens)
+        .all(|(guard, token)| guard.token() > token);
+    assert!(grown, "each lock's tokens grow");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_whose_holder_died_is_free_for_several_too() {
+    let Some((_folder, server)) = server(&[]) else {
+        return;
+    };
+    let engine = Bench::new(&format!("{}?ttl=1s", server.url()))
+        .await
+        .unwrap();
+    let dead = engine.engine().await;
+    let lease = dead
+        .open(&Owner::new("dead"), Duration::from_millis(200))
+        .await
+        .unwrap();
+    dead.enqueue(&ticket("b", lease.id, 77, 1, 1))
+        .await
+        .unwrap();
+    // Nobody renews it.
+    let ours = session(&server).await;
+    let guards = tokio::time::timeout(Duration::from_secs(10), async {
+        loop {
+            if let Some(guards) = ours.lock_all(["a", "b"]).try_lock().await.unwrap() {
+                return guards;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    guards.await.unwrap().release().await.unwrap();
+}

@@ -22,6 +22,18 @@ pub(super) struct OpenLease {
     pub(super) news: Notify,
 }
 
+impl OpenLease {
+    /// What a claim's record says of where it comes from:
+    /// `lease capacity weight holder pid host label`.
+    pub(super) fn rest_of(&self, ticket: &Ticket) -> String {
+        let [lease, process, label] = &self.origin;
+        let own_label = ticket.label.as_deref().map(field);
+        let label = own_label.as_ref().unwrap_or(label);
+        let (capacity, weight, holder) = (ticket.capacity, ticket.weight, ticket.holder);
+        format!("{lease} {capacity} {weight} {holder} {process} {label}")
+    }
+}
+
 /// A claim of ours, from before it is asked for until it is withdrawn.
 #[derive(Debug)]
 pub(super) struct Mine {

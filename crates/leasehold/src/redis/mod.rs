@@ -21,6 +21,7 @@ mod link;
 mod place;
 mod scripts;
 mod server;
+mod together;
 mod waiting;
 mod way;
 mod witness;
@@ -38,8 +39,8 @@ use self::keys::{Keys, field, hex, inbox, unfield};
 use self::scripts::Scripts;
 use self::server::Server;
 use crate::engine::{
-    Cause, ClaimRef, Engine, GoneClaim, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch,
-    Withdrawn,
+    Cause, ClaimRef, Engine, GoneClaim, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together,
+    Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Lost;
@@ -103,11 +104,7 @@ impl RedisEngine {
     }
 
     async fn ask_for(&self, ticket: &Ticket, mine: &Mine, open: &OpenLease) -> Result<Answer> {
-        let [lease, process, label] = &open.origin;
-        let own_label = ticket.label.as_deref().map(field);
-        let label = own_label.as_ref().unwrap_or(label);
-        let (capacity, weight, holder) = (ticket.capacity, ticket.weight, ticket.holder);
-        let rest = format!("{lease} {capacity} {weight} {holder} {process} {label}");
+        let rest = open.rest_of(ticket);
         let not_after = self
             .server
             .time_in(mine.keys.lock(), open.lease.ttl)
@@ -266,6 +263,10 @@ impl Engine for RedisEngine {
                 standing.ok_or_else(|| strange(doing(ticket), &self.server.label))
             }
         }
+    }
+
+    async fn enqueue_all(&self, tickets: &[Ticket]) -> Result<Together> {
+        together::enqueue_all(self, tickets).await
     }
 
     async fn wait(&self, ticket: &Ticket, _watch: Watch) -> Result<Standing> {

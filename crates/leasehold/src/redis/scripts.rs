@@ -6,6 +6,7 @@ use ::redis::Script;
 
 pub(super) struct Scripts {
     pub(super) enqueue: Script,
+    pub(super) enqueue_all: Script,
     pub(super) look: Script,
     pub(super) withdraw: Script,
     pub(super) renew: Script,
@@ -13,21 +14,23 @@ pub(super) struct Scripts {
     pub(super) alive: Script,
 }
 
+const CLOCK: &str = include_str!("lua/clock.lua");
 const HEAD: &str = include_str!("lua/head.lua");
+const HOLD_ALONE: &str = include_str!("lua/hold_alone.lua");
+const ENQUEUE_ALONE: &str = include_str!("lua/enqueue_alone.lua");
 const COMMON: &str = include_str!("lua/common.lua");
 
 impl Scripts {
     pub(super) fn new() -> Self {
-        let on_a_lock =
-            |quick: &str, script: &str| Script::new(&[HEAD, quick, COMMON, script].join("\n"));
+        let of = |parts: &[&str]| Script::new(&parts.join("\n"));
+        let on_a_lock = |script: &str| of(&[CLOCK, HEAD, COMMON, script]);
+        let enqueue = include_str!("lua/enqueue.lua");
         Self {
-            enqueue: on_a_lock(
-                include_str!("lua/enqueue_alone.lua"),
-                include_str!("lua/enqueue.lua"),
-            ),
-            look: on_a_lock("", include_str!("lua/look.lua")),
-            withdraw: on_a_lock("", include_str!("lua/withdraw.lua")),
-            queue: on_a_lock("", include_str!("lua/queue.lua")),
+            enqueue: of(&[CLOCK, HEAD, HOLD_ALONE, ENQUEUE_ALONE, COMMON, enqueue]),
+            enqueue_all: of(&[CLOCK, HOLD_ALONE, include_str!("lua/enqueue_all.lua")]),
+            look: on_a_lock(include_str!("lua/look.lua")),
+            withdraw: on_a_lock(include_str!("lua/withdraw.lua")),
+            queue: on_a_lock(include_str!("lua/queue.lua")),
             renew: Script::new(include_str!("lua/renew.lua")),
             alive: Script::new(include_str!("lua/alive.lua")),
         }

@@ -169,6 +169,14 @@ impl Server {
         batches
     }
 
+    /// Whether one script may work on all of these keys.
+    pub(super) fn is_one_slot(&self, keys: &[&str]) -> bool {
+        match &self.links {
+            Links::One(_) => true,
+            Links::Cluster(_) => keys.windows(2).all(|pair| slot(pair[0]) == slot(pair[1])),
+        }
+    }
+
     /// Sends a command about the key.
     pub(super) async fn ask<T: FromRedisValue>(
         &self,

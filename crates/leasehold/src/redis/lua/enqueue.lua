@@ -1,4 +1,5 @@
--- Puts a claim at the end of the queue, or finds it there. `enqueue_alone.lua` stands before it.
+-- Puts a claim at the end of the queue, or finds it there. `hold_alone.lua` and
+-- `enqueue_alone.lua` stand before it.
 -- ARGV   1 ticket, 2 server time in ms after which it is too late, 3 ttl in ms,
 --        4 the rest of the claim: `lease capacity weight holder pid host label`,
 --        5 whether it waits (1 or 0)
@@ -13,7 +14,7 @@ local is_new = false
 if alone then
   if not is_alive(alone_claim) then
     call('HDEL', lock, alone)
-    return hold_alone(memory)
+    return hold_alone(lock, memory, me, ARGV[3], ARGV[4])
   end
   if alone == me then return tonumber(order_of(alone_claim)) end
   capacity = capacity_of(alone_claim)
@@ -28,13 +29,13 @@ if alone then
   call('ZADD', queue, held, alone)
   call('HSET', claims, alone, alone_claim)
 elseif not capacity then
-  return hold_alone(memory)
+  return hold_alone(lock, memory, me, ARGV[3], ARGV[4])
 end
 
 local used, all = settle(me)
 if all and used == 0 then
   tidy()
-  return hold_alone(memory)
+  return hold_alone(lock, memory, me, ARGV[3], ARGV[4])
 end
 local mine = read(me)
 if mine then return standing(me, mine) end
