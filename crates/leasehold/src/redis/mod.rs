@@ -1,8 +1,9 @@
 //! The Redis engine: one server, every machine that reaches it.
 //!
-//! A lock is a queue of claims in a sorted set, with their records in a hash
-//! beside it, and one script makes each change in one step, on the server's
-//! clock. Whoever takes a claim out grants what fits then and tells those
+//! A lock with one claim is a hash that has it, released by one plain command;
+//! a second claim brings a queue: a sorted set, with the claims in a hash beside
+//! it. One script makes each change in one step, on the server's clock. Whoever
+//! takes a claim out of the queue grants what fits then and tells those
 //! sessions, each through its own channel; nobody else wakes, and a hand-over
 //! is two commands. A claim's order is the server's time in microseconds, or 32
 //! more than the last, and so a token too, which grows even over the loss of all
