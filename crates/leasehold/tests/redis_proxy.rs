@@ -51,16 +51,7 @@ fn main() -> ExitCode {
             for &(name, fault) in FAULTS {
                 let name = format!("{layout}::{}::{name}", operation.name);
                 let trial = trial(name, layout, operation, fault);
-                // A connection that falls silent under a renewal is given up
-                // only after several renewals have waited for their answers,
-                // and by then the guard is lost.
-                let is_known = fault == Fault::Silence && operation.name == "lock_renew_release";
-                trials.push(match is_known {
-                    true => trial
-                        .with_kind("a silent connection is kept for too long")
-                        .with_ignored_flag(true),
-                    false => trial,
-                });
+                trials.push(trial);
             }
         }
     }

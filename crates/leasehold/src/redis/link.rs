@@ -5,7 +5,10 @@
 //! missed; and a connection that was lost tells everyone to look for themselves.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Msg, PushInfo, PushKind, RedisError};
@@ -20,6 +23,10 @@ use crate::clock::{Moment, boot_time};
 
 /// How a message to ourselves starts; over which link and when it was sent follow.
 const ALIVE: &str = "alive ";
+
+/// How long a connection may be silent while somebody waits for an answer that
+/// then gives up.
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// What a layout does with what its connections tell it. Called by the
 /// connection's own task, in order: what came before a reply is told before it.
@@ -56,7 +63,45 @@ pub(super) struct Link {
     proof: Mutex<Proof>,
     /// The server's clock in milliseconds, and when we learned it.
     time: Mutex<Option<(u64, Moment)>>,
+    /// When anything came from the server, in nanoseconds of the boot clock.
+    heard: AtomicU64,
     this: Weak<Self>,
+}
+
+/// A request that waits for its answer. Whoever sent it may give up before the
+/// connection's own limit; if nothing at all was heard meanwhile, the connection
+/// is not used again: it may lead nowhere.
+struct Patience<'a> {
+    link: &'a Link,
+    number: u64,
+    sent: Moment,
+    is_over: bool,
+}
+
+impl<'a> Patience<'a> {
+    fn new(link: &'a Link, number: u64) -> Self {
+        Self {
+            link,
+            number,
+            sent: boot_time(),
+            is_over: false,
+        }
+    }
+
+    fn ends(mut self) {
+        self.is_over = true;
+        self.link.heard.store(boot_time().nanos(), Relaxed);
+    }
+}
+
+impl Drop for Patience<'_> {
+    fn drop(&mut self) {
+        let heard = self.link.heard.load(Relaxed);
+        let is_silent = heard < self.sent.nanos() && boot_time().since(self.sent) >= SILENCE;
+        if !self.is_over && is_silent {
+            self.link.end(self.number);
+        }
+    }
 }
 
 /// The connection as it is now. Each attempt to make one has a number.
@@ -85,6 +130,7 @@ impl Link {
             line: Mutex::default(),
             proof: Mutex::default(),
             time: Mutex::default(),
+            heard: AtomicU64::new(0),
             this: this.clone(),
         })
     }
@@ -92,7 +138,9 @@ impl Link {
     /// Sends a command and waits for its answer.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
         let (number, mut connection) = self.connection().await?;
+        let patience = Patience::new(self, number);
         let answer = command.query_async(&mut connection).await;
+        patience.ends();
         self.judge(number, answer)
     }
 
@@ -115,7 +163,9 @@ impl Link {
         let mut pipeline = ::redis::pipe();
         pipeline.add_command(first.clone()).ignore();
         pipeline.add_command(second.clone());
+        let patience = Patience::new(self, number);
         let answer: Result<(Value,), _> = pipeline.query_async(&mut connection).await;
+        patience.ends();
         let answer = answer.and_then(|(value,)| Ok(::redis::from_redis_value(value)?));
         self.judge(number, answer)
     }
@@ -228,6 +278,7 @@ impl Link {
         if lock(&self.line).number != number {
             return;
         }
+        self.heard.store(boot_time().nanos(), Relaxed);
         match push.kind {
             PushKind::Disconnection => self.end(number),
             PushKind::Message => {
@@ -310,7 +361,7 @@ impl Link {
 
     /// The server's clock after that time, in milliseconds. It was read before
     /// its answer came, so this is never too late.
-    pub(super) fn time_in(&self, later: std::time::Duration) -> Option<u64> {
+    pub(super) fn time_in(&self, later: Duration) -> Option<u64> {
         let (millis, learned) = (*lock(&self.time))?;
         Some(millis + whole_millis(boot_time().since(learned) + later))
     }

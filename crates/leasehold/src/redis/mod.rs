@@ -65,9 +65,9 @@ pub(crate) struct RedisEngine {
 
 impl RedisEngine {
     /// Connects and looks whether the server fits.
-    pub(crate) async fn connect(config: RedisConfig) -> Result<Self> {
+    pub(crate) async fn connect(config: &RedisConfig) -> Result<Self> {
         let inbox = Arc::new(Inbox::default());
-        let server = Server::connect(&config, inbox.clone(), &[]).await?;
+        let server = Server::connect(config, inbox.clone(), &[]).await?;
         Ok(Self {
             server,
             scripts: Scripts::new(),
