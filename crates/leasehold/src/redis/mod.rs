@@ -35,7 +35,7 @@ use futures_util::future::try_join_all;
 use self::answer::{Answer, strange};
 pub(crate) use self::config::{OPTIONS, RedisConfig, Refusal, SCHEMES};
 use self::inbox::{Inbox, Mine, OpenLease};
-use self::keys::{Keys, field, hex, inbox, unfield};
+use self::keys::{Hex, Keys, field, inbox, unfield};
 use self::scripts::Scripts;
 use self::server::Server;
 use crate::engine::{
@@ -104,9 +104,9 @@ impl RedisEngine {
     }
 
     async fn ask_for(&self, ticket: &Ticket, mine: &Mine, open: &OpenLease) -> Result<Answer> {
-        let [lease, process, label] = &open.origin;
+        let (lease, process) = (open.id.as_str(), &open.process);
         let own_label = ticket.label.as_deref().map(field);
-        let label = own_label.as_ref().unwrap_or(label);
+        let label = own_label.as_ref().unwrap_or(&open.label);
         let (capacity, weight, holder) = (ticket.capacity, ticket.weight, ticket.holder);
         let rest = format!("{lease} {capacity} {weight} {holder} {process} {label}");
         let not_after = self
@@ -119,7 +119,7 @@ impl RedisEngine {
                 &self.scripts.enqueue,
                 &mine.keys.three(),
                 &[
-                    &mine.ticket,
+                    mine.ticket.as_str(),
                     &not_after.to_string(),
                     &whole_millis(open.lease.ttl).to_string(),
                     &rest,
@@ -137,7 +137,7 @@ impl RedisEngine {
         let claim = &mine.claim;
         if mine.leaves() {
             let mut delete = ::redis::cmd("HDEL");
-            delete.arg(mine.keys.lock()).arg(&mine.ticket);
+            delete.arg(mine.keys.lock()).arg(mine.ticket.as_str());
             let doing = || format!("withdraw {}", claim.name);
             let found: u32 = self.server.ask(mine.keys.lock(), &delete, doing).await?;
             if found == 1 {
@@ -153,7 +153,7 @@ impl RedisEngine {
             .run(
                 &self.scripts.withdraw,
                 &keys.all(),
-                &[&hex(claim.id.0), broken],
+                &[Hex::of(claim.id.0).as_str(), broken],
                 || format!("withdraw {}", claim.name),
             )
             .await?;
