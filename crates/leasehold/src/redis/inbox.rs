@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use super::keys::{Keys, field, hex, inbox, unhex};
+use super::keys::{Hex, Keys, field, inbox, unhex};
 use super::link::Ears;
 use super::lock;
 use crate::clock::Moment;
@@ -15,9 +15,11 @@ use crate::engine::{ClaimRef, Lease, LeaseId, Owner, Ticket, TicketId};
 #[derive(Debug)]
 pub(super) struct OpenLease {
     pub(super) lease: Lease,
-    /// How its claims in the store say whose they are: the lease, `pid host`,
+    /// How its claims in the store say whose they are: its own id, `pid host`,
     /// and the label if they have none of their own.
-    pub(super) origin: [String; 3],
+    pub(super) id: Hex,
+    pub(super) process: String,
+    pub(super) label: String,
     /// Rung when a claim of this lease was broken, or may be gone.
     pub(super) news: Notify,
 }
@@ -26,9 +28,9 @@ impl OpenLease {
     /// What a claim's record says of where it comes from:
     /// `lease capacity weight holder pid host label`.
     pub(super) fn rest_of(&self, ticket: &Ticket) -> String {
-        let [lease, process, label] = &self.origin;
+        let (lease, process) = (self.id.as_str(), &self.process);
         let own_label = ticket.label.as_deref().map(field);
-        let label = own_label.as_ref().unwrap_or(label);
+        let label = own_label.as_ref().unwrap_or(&self.label);
         let (capacity, weight, holder) = (ticket.capacity, ticket.weight, ticket.holder);
         format!("{lease} {capacity} {weight} {holder} {process} {label}")
     }
@@ -40,7 +42,7 @@ pub(super) struct Mine {
     pub(super) claim: ClaimRef,
     pub(super) keys: Keys,
     /// Its ticket, as the scripts know it.
-    pub(super) ticket: String,
+    pub(super) ticket: Hex,
     pub(super) lease: LeaseId,
     state: Mutex<State>,
     /// Rung when the claim should be looked at. It keeps a ring until somebody
@@ -136,11 +138,9 @@ pub(super) struct Inbox {
 impl Inbox {
     pub(super) fn add_lease(&self, lease: Lease, owner: &Owner) {
         let open = OpenLease {
-            origin: [
-                hex(lease.id.0),
-                format!("{} {}", owner.pid(), field(owner.host())),
-                field(owner.label()),
-            ],
+            id: Hex::of(lease.id.0),
+            process: format!("{} {}", owner.pid(), field(owner.host())),
+            label: field(owner.label()),
             lease,
             news: Notify::new(),
         };
@@ -164,7 +164,7 @@ impl Inbox {
             Arc::new(Mine {
                 claim: ticket.claim.clone(),
                 keys: Keys::of(&ticket.claim.name),
-                ticket: hex(ticket.claim.id.0),
+                ticket: Hex::of(ticket.claim.id.0),
                 lease: ticket.lease,
                 state: Mutex::default(),
                 bell: Notify::new(),

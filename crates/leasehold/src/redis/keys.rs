@@ -1,5 +1,7 @@
 //! The names of a lock's keys, and texts inside its records. Pure.
 
+use std::fmt;
+
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use crate::engine::{LeaseId, TicketId};
@@ -82,14 +84,30 @@ pub(super) fn unfield(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// 32 hexadecimal digits. Every claim needs them several times.
-pub(super) fn hex(number: u128) -> String {
-    let digits = number.to_be_bytes().into_iter();
-    let digits = digits.flat_map(|byte| [byte >> 4, byte & 15]);
-    let digit = |value| char::from(b"0123456789abcdef"[usize::from(value)]);
-    let mut text = String::with_capacity(32);
-    text.extend(digits.map(digit));
-    text
+/// An id in 32 hexadecimal digits. It proves ownership, so it is shown only in
+/// part, as the id itself.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Hex(String);
+
+impl Hex {
+    pub(super) fn of(number: u128) -> Self {
+        let digits = number.to_be_bytes().into_iter();
+        let digits = digits.flat_map(|byte| [byte >> 4, byte & 15]);
+        let digit = |value| char::from(b"0123456789abcdef"[usize::from(value)]);
+        let mut text = String::with_capacity(32);
+        text.extend(digits.map(digit));
+        Self(text)
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..", &self.0[..8])
+    }
 }
 
 pub(super) fn unhex(text: &str) -> Option<TicketId> {
@@ -97,7 +115,7 @@ pub(super) fn unhex(text: &str) -> Option<TicketId> {
 }
 
 pub(super) fn inbox(lease: LeaseId) -> String {
-    ["lh:inbox:", &hex(lease.0)].concat()
+    ["lh:inbox:", Hex::of(lease.0).as_str()].concat()
 }
 
 #[cfg(test)]
@@ -118,10 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_32_digits() {
+    fn an_id_is_32_digits_and_shown_in_part() {
         for number in [0, 0xab, u128::MAX, 0x0123_4567 << 96] {
-            assert_eq!(hex(number), format!("{number:032x}"));
-            assert_eq!(unhex(&hex(number)), Some(TicketId(number)));
+            let hex = Hex::of(number);
+            assert_eq!(hex.as_str(), format!("{number:032x}"));
+            assert_eq!(unhex(hex.as_str()), Some(TicketId(number)));
+            assert_eq!(format!("{hex:?}"), format!("{:?}", TicketId(number)));
         }
         assert_eq!(inbox(LeaseId(7)), format!("lh:inbox:{:032x}", 7));
     }

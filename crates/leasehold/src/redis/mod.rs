@@ -36,7 +36,7 @@ use futures_util::future::try_join_all;
 use self::answer::{Answer, strange};
 pub(crate) use self::config::{OPTIONS, RedisConfig, Refusal, SCHEMES};
 use self::inbox::{Inbox, Mine, OpenLease};
-use self::keys::{Keys, field, hex, inbox, unfield};
+use self::keys::{Hex, Keys, field, inbox, unfield};
 use self::scripts::Scripts;
 use self::server::Server;
 use crate::engine::{
@@ -116,7 +116,7 @@ impl RedisEngine {
                 &self.scripts.enqueue,
                 &mine.keys.three(),
                 &[
-                    &mine.ticket,
+                    mine.ticket.as_str(),
                     &not_after.to_string(),
                     &whole_millis(open.lease.ttl).to_string(),
                     &rest,
@@ -134,7 +134,7 @@ impl RedisEngine {
         let claim = &mine.claim;
         if mine.leaves() {
             let mut delete = ::redis::cmd("HDEL");
-            delete.arg(mine.keys.lock()).arg(&mine.ticket);
+            delete.arg(mine.keys.lock()).arg(mine.ticket.as_str());
             let doing = || format!("withdraw {}", claim.name);
             let found: u32 = self.server.ask(mine.keys.lock(), &delete, doing).await?;
             if found == 1 {
@@ -150,7 +150,7 @@ impl RedisEngine {
             .run(
                 &self.scripts.withdraw,
                 &keys.all(),
-                &[&hex(claim.id.0), broken],
+                &[Hex::of(claim.id.0).as_str(), broken],
                 || format!("withdraw {}", claim.name),
             )
             .await?;

@@ -66,7 +66,7 @@ async fn look(engine: &RedisEngine, mine: &Mine) -> Result<Standing> {
         .run(
             &engine.scripts.look,
             &mine.keys.three(),
-            &[&mine.ticket],
+            &[mine.ticket.as_str()],
             doing,
         )
         .await?;
