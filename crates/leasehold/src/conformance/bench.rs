@@ -37,7 +37,7 @@ pub struct Bench {
 
 impl Bench {
     /// A bench on the store that the URL names. The store should be empty, and
-    /// the URL without options.
+    /// the URL without a ttl.
     ///
     /// # Errors
     /// As for [`connect`].
@@ -138,6 +138,7 @@ impl Bench {
     /// Waits until so many claims are in the lock's queue.
     pub async fn queue_of(&self, name: &str, length: usize) {
         let inspector = self.inspector();
+        let length = self.shown(length);
         until("the queue has the length", || async {
             inspector
                 .queue(name)
@@ -149,12 +150,24 @@ impl Bench {
         })
         .await;
     }
+
+    /// How many of so many claims are to be seen: a store that does not serve
+    /// waiters in order keeps no queue, and shows the holder only.
+    pub(super) fn shown(&self, length: usize) -> usize {
+        match self.promises().fair {
+            true => length,
+            false => length.min(1),
+        }
+    }
 }
 
 pub(super) async fn open(store: &str, make: Option<MakeEngine>, ttl: Duration) -> Result<Session> {
     match make {
         Some(make) => Session::with_engine(make(store.to_owned()).await?, ttl).await,
-        None => connect(&format!("{store}?ttl={}ms", ttl.as_millis())).await,
+        None => {
+            let separator = if store.contains('?') { '&' } else { '?' };
+            connect(&format!("{store}{separator}ttl={}ms", ttl.as_millis())).await
+        }
     }
 }
 
