@@ -12,6 +12,7 @@ use super::fault::fault;
 use super::fit::value;
 use super::keys::{Keys, pattern, unfield, unhex};
 use super::link::Link;
+use super::server::Server;
 use crate::clock::wall_time;
 use crate::engine::{Claimant, Eviction, Finding, Inspect, Owner, Queue, Severity};
 use crate::error::Result;
@@ -62,18 +63,23 @@ impl Inspect for RedisEngine {
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        let links = self.server.links();
-        let mut all = Vec::new();
-        for link in &links {
-            for mut finding in examine(link).await? {
-                if links.len() > 1 {
-                    finding.what = format!("{}: {}", link.label, finding.what);
-                }
-                all.push(finding);
-            }
-        }
-        Ok(all)
+        examine_all(&self.server).await
     }
+}
+
+/// Whether the servers are fit for locks, in whatever layout.
+pub(super) async fn examine_all(server: &Server) -> Result<Vec<Finding>> {
+    let links = server.links();
+    let mut all = Vec::new();
+    for link in &links {
+        for mut finding in examine(link).await? {
+            if links.len() > 1 {
+                finding.what = format!("{}: {}", link.label, finding.what);
+            }
+            all.push(finding);
+        }
+    }
+    Ok(all)
 }
 
 async fn examine(link: &Link) -> Result<Vec<Finding>> {
@@ -174,7 +180,7 @@ fn read_claim(ticket: &str, record: &str, now: u64) -> Option<(rule::Claim, Clai
 }
 
 /// `at ticket order pid host label by reason`
-fn read_eviction(text: &str) -> Option<Eviction> {
+pub(super) fn read_eviction(text: &str) -> Option<Eviction> {
     let fields: Vec<_> = text.split(' ').collect();
     let [at, _ticket, order, pid, host, label, by, reason] = fields[..] else {
         return None;
@@ -188,7 +194,7 @@ fn read_eviction(text: &str) -> Option<Eviction> {
     })
 }
 
-fn owner(host: &str, pid: &str, label: &str) -> Option<Owner> {
+pub(super) fn owner(host: &str, pid: &str, label: &str) -> Option<Owner> {
     Some(Owner::seen(
         unfield(host),
         pid.parse().ok()?,

@@ -20,6 +20,7 @@ mod inspect;
 mod keys;
 mod link;
 mod place;
+mod plain;
 mod scripts;
 mod server;
 mod together;
@@ -34,9 +35,11 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use self::answer::{Answer, strange};
+use self::config::Layout;
 pub(crate) use self::config::{OPTIONS, RedisConfig, Refusal, SCHEMES};
 use self::inbox::{Inbox, Mine, OpenLease};
 use self::keys::{Keys, field, hex, inbox, unfield};
+use self::plain::PlainEngine;
 use self::scripts::Scripts;
 use self::server::Server;
 use crate::engine::{
@@ -61,6 +64,14 @@ pub(crate) struct RedisEngine {
     server: Server,
     scripts: Scripts,
     inbox: Arc<Inbox>,
+}
+
+/// The engine of the layout that the URL names, connected.
+pub(crate) async fn connect(config: RedisConfig) -> Result<Arc<dyn Engine>> {
+    Ok(match config.layout {
+        Layout::Queue => Arc::new(RedisEngine::connect(config).await?),
+        Layout::Plain => Arc::new(PlainEngine::connect(config).await?),
+    })
 }
 
 impl RedisEngine {
