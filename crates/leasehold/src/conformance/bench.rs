@@ -135,10 +135,19 @@ impl Bench {
         peer
     }
 
-    /// Waits until so many claims are in the lock's queue.
+    /// How many of so many claims on one mutex the store shows. One that keeps
+    /// no queue shows the holder.
+    pub(super) fn shown(&self, claims: usize) -> usize {
+        match self.promises().fair {
+            true => claims,
+            false => claims.min(1),
+        }
+    }
+
+    /// Waits until so many claims are in the lock's queue, as far as the store
+    /// shows them.
     pub async fn queue_of(&self, name: &str, length: usize) {
-        let inspector = self.inspector();
-        let length = self.shown(length);
+        let (inspector, length) = (self.inspector(), self.shown(length));
         until("the queue has the length", || async {
             inspector
                 .queue(name)
@@ -150,23 +159,14 @@ impl Bench {
         })
         .await;
     }
-
-    /// How many of so many claims are to be seen: a store that does not serve
-    /// waiters in order keeps no queue, and shows the holder only.
-    pub(super) fn shown(&self, length: usize) -> usize {
-        match self.promises().fair {
-            true => length,
-            false => length.min(1),
-        }
-    }
 }
 
 pub(super) async fn open(store: &str, make: Option<MakeEngine>, ttl: Duration) -> Result<Session> {
     match make {
         Some(make) => Session::with_engine(make(store.to_owned()).await?, ttl).await,
         None => {
-            let separator = if store.contains('?') { '&' } else { '?' };
-            connect(&format!("{store}{separator}ttl={}ms", ttl.as_millis())).await
+            let join = if store.contains('?') { '&' } else { '?' };
+            connect(&format!("{store}{join}ttl={}ms", ttl.as_millis())).await
         }
     }
 }

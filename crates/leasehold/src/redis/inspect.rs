@@ -1,6 +1,7 @@
 //! The server as people look at it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +13,6 @@ use super::fault::fault;
 use super::fit::value;
 use super::keys::{Keys, pattern, unfield, unhex};
 use super::link::Link;
-use super::server::Server;
 use crate::clock::wall_time;
 use crate::engine::{Claimant, Eviction, Finding, Inspect, Owner, Queue, Severity};
 use crate::error::Result;
@@ -63,15 +63,14 @@ impl Inspect for RedisEngine {
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        examine_all(&self.server).await
+        examine_all(&self.server.links()).await
     }
 }
 
-/// Whether the servers are fit for locks, in whatever layout.
-pub(super) async fn examine_all(server: &Server) -> Result<Vec<Finding>> {
-    let links = server.links();
+/// Whether these servers are fit for locks.
+pub(super) async fn examine_all(links: &[Arc<Link>]) -> Result<Vec<Finding>> {
     let mut all = Vec::new();
-    for link in &links {
+    for link in links {
         for mut finding in examine(link).await? {
             if links.len() > 1 {
                 finding.what = format!("{}: {}", link.label, finding.what);

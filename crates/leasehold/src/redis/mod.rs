@@ -58,20 +58,20 @@ const TOKENS_PER_GRANT: u32 = 32;
 /// which is about a millisecond.
 const BATCH: usize = 500;
 
+/// Connects an engine for the layout that is asked for.
+pub(crate) async fn connect(config: RedisConfig) -> Result<Arc<dyn Engine>> {
+    Ok(match config.layout {
+        Layout::Queue => Arc::new(RedisEngine::connect(config).await?),
+        Layout::Plain => Arc::new(PlainEngine::connect(config).await?),
+    })
+}
+
 /// Locks on a Redis server.
 #[derive(Debug)]
 pub(crate) struct RedisEngine {
     server: Server,
     scripts: Scripts,
     inbox: Arc<Inbox>,
-}
-
-/// The engine of the layout that the URL names, connected.
-pub(crate) async fn connect(config: RedisConfig) -> Result<Arc<dyn Engine>> {
-    Ok(match config.layout {
-        Layout::Queue => Arc::new(RedisEngine::connect(config).await?),
-        Layout::Plain => Arc::new(PlainEngine::connect(config).await?),
-    })
 }
 
 impl RedisEngine {

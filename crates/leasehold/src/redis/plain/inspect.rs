@@ -75,8 +75,9 @@ impl Inspect for PlainEngine {
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        let mut findings = examine_all(&self.server).await?;
-        if !self.server.links().iter().all(|link| link.is_greeted()) {
+        let links = self.server.links();
+        let mut findings = examine_all(&links).await?;
+        if !links.iter().all(|link| link.is_greeted()) {
             findings.push(Finding {
                 severity: Severity::Warning,
                 what: "the server does not tell us of changed keys: a free lock is found by \

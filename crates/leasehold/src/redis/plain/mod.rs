@@ -28,6 +28,7 @@ use self::scripts::Scripts;
 use super::answer::strange;
 use super::config::RedisConfig;
 use super::keys::{field, unfield};
+use super::link::Ears;
 use super::server::Server;
 use super::whole_millis;
 use crate::clock::boot_time;
@@ -334,7 +335,12 @@ impl Engine for PlainEngine {
             }
             Cause::Evicted { by, reason } => {
                 self.check(&claim.name, || format!("break {}", claim.name))?;
-                self.evict(claim, by, reason).await
+                let found = self.evict(claim, by, reason).await?;
+                // The server does not tell us what we did ourselves, and the
+                // claim may be one of this session.
+                self.claims
+                    .changed(Some(vec![claim.name.as_str().to_owned()]));
+                Ok(found)
             }
         }
     }
