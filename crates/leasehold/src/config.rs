@@ -43,7 +43,7 @@ pub(crate) enum Store {
         path: PathBuf,
     },
     #[cfg(feature = "redis")]
-    Redis(crate::redis::RedisConfig),
+    Redis(Box<crate::redis::RedisConfig>),
 }
 
 impl Store {
@@ -142,7 +142,7 @@ impl Config {
             Store::Sqlite { .. } => Err(wrong("sqlite: works on Linux only for now")),
             #[cfg(feature = "redis")]
             Store::Redis(config) => {
-                let engine = crate::redis::connect(config.clone()).await?;
+                let engine = crate::redis::connect((**config).clone()).await?;
                 Ok((engine, Clock::Boot))
             }
         }
@@ -155,7 +155,7 @@ impl Store {
         #[cfg(feature = "redis")]
         if crate::redis::SCHEMES.contains(&scheme) {
             let config = crate::redis::RedisConfig::parse(scheme, place);
-            return config.map(Self::Redis).map_err(wrong);
+            return config.map(Box::new).map(Self::Redis).map_err(wrong);
         }
         #[cfg(not(feature = "redis"))]
         if scheme == "unix" || scheme.starts_with("redis") {
