@@ -52,14 +52,13 @@ const STORES: &[Store] = &[
     Store {
         name: "redis",
         lacks: server::lacks_redis,
-        start: |folder, _| {
-            let server = server::RedisServer::start(folder, &[]);
-            let url = server.url();
-            Started {
-                url,
-                _server: Some(Box::new(server)),
-            }
-        },
+        start: |folder, _| redis(folder, ""),
+    },
+    #[cfg(feature = "redis")]
+    Store {
+        name: "redis-plain",
+        lacks: server::lacks_redis,
+        start: |folder, _| redis(folder, "?layout=plain"),
     },
     #[cfg(feature = "redis")]
     Store {
@@ -74,6 +73,16 @@ const STORES: &[Store] = &[
         start: |_, _| pool::CLUSTERS.take(),
     },
 ];
+
+/// A Redis server of its own, and its URL with these options.
+#[cfg(feature = "redis")]
+fn redis(folder: &Path, options: &str) -> Started {
+    let server = server::RedisServer::start(folder, &[]);
+    Started {
+        url: format!("{}{options}", server.url()),
+        _server: Some(Box::new(server)),
+    }
+}
 
 fn main() -> ExitCode {
     if is_peer() {

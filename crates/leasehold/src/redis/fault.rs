@@ -61,7 +61,7 @@ fn refusal(code: &str, detail: &str) -> (ErrorKind, String) {
         ("NOPERM", _) | (_, Some("NOPERM")) => (
             ErrorKind::Denied,
             format!(
-                "the user may not do this: {detail}; it needs ~lh:* &lh:* and the commands in docs/stores/redis.md"
+                "the user may not do this: {detail}; the keys, channels and commands that it needs are in docs/stores/redis.md"
             ),
         ),
         ("LOADING" | "BUSYLOADING", _) => (

@@ -33,7 +33,7 @@ pub(super) async fn enqueue_all(engine: &RedisEngine, tickets: &[Ticket]) -> Res
         whole_millis(open.lease.ttl).to_string(),
     ];
     for (ticket, mine) in tickets.iter().zip(&claims) {
-        arguments.push(mine.ticket.to_string());
+        arguments.push(mine.ticket.as_str().to_owned());
         arguments.push(open.rest_of(ticket));
     }
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
