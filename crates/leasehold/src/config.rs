@@ -142,8 +142,8 @@ impl Config {
             Store::Sqlite { .. } => Err(wrong("sqlite: works on Linux only for now")),
             #[cfg(feature = "redis")]
             Store::Redis(config) => {
-                let engine = crate::redis::RedisEngine::connect(config.clone()).await?;
-                Ok((Arc::new(engine), Clock::Boot))
+                let engine = crate::redis::connect(config.clone()).await?;
+                Ok((engine, Clock::Boot))
             }
         }
     }

@@ -37,7 +37,7 @@ pub struct Bench {
 
 impl Bench {
     /// A bench on the store that the URL names. The store should be empty, and
-    /// the URL without options.
+    /// the URL without a ttl.
     ///
     /// # Errors
     /// As for [`connect`].
@@ -135,9 +135,19 @@ impl Bench {
         peer
     }
 
-    /// Waits until so many claims are in the lock's queue.
+    /// How many of so many claims on one mutex the store shows. One that keeps
+    /// no queue shows the holder.
+    pub(super) fn shown(&self, claims: usize) -> usize {
+        match self.promises().fair {
+            true => claims,
+            false => claims.min(1),
+        }
+    }
+
+    /// Waits until so many claims are in the lock's queue, as far as the store
+    /// shows them.
     pub async fn queue_of(&self, name: &str, length: usize) {
-        let inspector = self.inspector();
+        let (inspector, length) = (self.inspector(), self.shown(length));
         until("the queue has the length", || async {
             inspector
                 .queue(name)
@@ -154,7 +164,10 @@ impl Bench {
 pub(super) async fn open(store: &str, make: Option<MakeEngine>, ttl: Duration) -> Result<Session> {
     match make {
         Some(make) => Session::with_engine(make(store.to_owned()).await?, ttl).await,
-        None => connect(&format!("{store}?ttl={}ms", ttl.as_millis())).await,
+        None => {
+            let join = if store.contains('?') { '&' } else { '?' };
+            connect(&format!("{store}{join}ttl={}ms", ttl.as_millis())).await
+        }
     }
 }
 

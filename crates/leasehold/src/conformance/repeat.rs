@@ -57,7 +57,7 @@ async fn asking_twice_with_one_ticket_is_asking_once(bench: Bench) {
     }
     assert_eq!(
         bench.inspector().queue(&name).await.unwrap().claims.len(),
-        2
+        bench.shown(2)
     );
     engine.close(&lease).await.unwrap();
     engine.close(&lease).await.unwrap();

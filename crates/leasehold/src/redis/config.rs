@@ -26,7 +26,7 @@ pub(crate) const SCHEMES: &[&str] = &[
     "redis+cluster",
     "rediss+cluster",
 ];
-const LAYOUTS: &[&str] = &["queue"];
+const LAYOUTS: &[&str] = &["queue", "redisson"];
 const DURABILITIES: &[&str] = &["none", "replicas:1", "fsync"];
 
 /// Which servers. Its `Debug` shows neither user nor password.
@@ -46,6 +46,7 @@ pub(crate) struct RedisConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     Queue,
+    Redisson,
 }
 
 /// What must have happened before a claim counts.
@@ -106,6 +107,7 @@ impl RedisConfig {
             "layout" => {
                 self.layout = match value {
                     "queue" => Layout::Queue,
+                    "redisson" => Layout::Redisson,
                     _ => return Err(Refusal::Unknown("layout", LAYOUTS)),
                 }
             }

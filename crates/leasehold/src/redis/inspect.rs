@@ -1,6 +1,7 @@
 //! The server as people look at it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -62,18 +63,22 @@ impl Inspect for RedisEngine {
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        let links = self.server.links();
-        let mut all = Vec::new();
-        for link in &links {
-            for mut finding in examine(link).await? {
-                if links.len() > 1 {
-                    finding.what = format!("{}: {}", link.label, finding.what);
-                }
-                all.push(finding);
-            }
-        }
-        Ok(all)
+        examine_all(&self.server.links()).await
     }
+}
+
+/// Whether these servers are fit for locks.
+pub(super) async fn examine_all(links: &[Arc<Link>]) -> Result<Vec<Finding>> {
+    let mut all = Vec::new();
+    for link in links {
+        for mut finding in examine(link).await? {
+            if links.len() > 1 {
+                finding.what = format!("{}: {}", link.label, finding.what);
+            }
+            all.push(finding);
+        }
+    }
+    Ok(all)
 }
 
 async fn examine(link: &Link) -> Result<Vec<Finding>> {
@@ -174,7 +179,7 @@ fn read_claim(ticket: &str, record: &str, now: u64) -> Option<(rule::Claim, Clai
 }
 
 /// `at ticket order pid host label by reason`
-fn read_eviction(text: &str) -> Option<Eviction> {
+pub(super) fn read_eviction(text: &str) -> Option<Eviction> {
     let fields: Vec<_> = text.split(' ').collect();
     let [at, _ticket, order, pid, host, label, by, reason] = fields[..] else {
         return None;
@@ -188,7 +193,7 @@ fn read_eviction(text: &str) -> Option<Eviction> {
     })
 }
 
-fn owner(host: &str, pid: &str, label: &str) -> Option<Owner> {
+pub(super) fn owner(host: &str, pid: &str, label: &str) -> Option<Owner> {
     Some(Owner::seen(
         unfield(host),
         pid.parse().ok()?,

@@ -19,6 +19,7 @@ mod inspect;
 mod keys;
 mod link;
 mod place;
+mod redisson;
 mod scripts;
 mod server;
 mod waiting;
@@ -32,9 +33,11 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use self::answer::{Answer, strange};
+use self::config::Layout;
 pub(crate) use self::config::{OPTIONS, RedisConfig, Refusal, SCHEMES};
 use self::inbox::{Inbox, Mine, OpenLease};
 use self::keys::{Keys, field, hex, inbox, unfield};
+use self::redisson::RedissonEngine;
 use self::scripts::Scripts;
 use self::server::Server;
 use crate::engine::{
@@ -52,6 +55,14 @@ const TOKENS_PER_GRANT: u32 = 32;
 /// How many claims one request renews. The server does nothing else meanwhile,
 /// which is about a millisecond.
 const BATCH: usize = 500;
+
+/// Connects an engine for the layout that is asked for.
+pub(crate) async fn connect(config: RedisConfig) -> Result<Arc<dyn Engine>> {
+    Ok(match config.layout {
+        Layout::Queue => Arc::new(RedisEngine::connect(config).await?),
+        Layout::Redisson => Arc::new(RedissonEngine::connect(config).await?),
+    })
+}
 
 /// Locks on a Redis server.
 #[derive(Debug)]
