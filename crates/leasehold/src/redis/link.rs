@@ -5,6 +5,7 @@
 //! missed; and a connection that was lost tells everyone to look for themselves.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use ::redis::aio::MultiplexedConnection;
@@ -54,6 +55,8 @@ pub(super) struct Link {
     common: Arc<Common>,
     line: Mutex<Line>,
     proof: Mutex<Proof>,
+    /// The server did what the greeting asked for.
+    is_greeted: AtomicBool,
     /// The server's clock in milliseconds, and when we learned it.
     time: Mutex<Option<(u64, Moment)>>,
     this: Weak<Self>,
@@ -84,6 +87,7 @@ impl Link {
             common,
             line: Mutex::default(),
             proof: Mutex::default(),
+            is_greeted: AtomicBool::new(true),
             time: Mutex::default(),
             this: this.clone(),
         })
@@ -184,16 +188,33 @@ impl Link {
         let mut connection = connecting.await?;
         let info: String = ::redis::cmd("INFO").query_async(&mut connection).await?;
         fit::check(&info, self.common.mode)?;
-        for words in self.common.greeting {
-            let mut command = Cmd::new();
-            command.arg(*words);
-            command.query_async::<()>(&mut connection).await?;
-        }
+        self.greet(&mut connection).await?;
         let channels = lock(&self.common.channels).clone();
         if !channels.is_empty() {
             connection.subscribe(channels).await?;
         }
         Ok(connection)
+    }
+
+    /// Tells a new connection what it is told first. A server that refuses is
+    /// used all the same; whoever needs it asks `is_greeted`.
+    async fn greet(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+        let mut is_greeted = true;
+        for words in self.common.greeting {
+            let mut command = Cmd::new();
+            command.arg(*words);
+            match command.query_async::<()>(connection).await {
+                Err(error) if error.code().is_some() => is_greeted = false,
+                answer => answer?,
+            }
+        }
+        self.is_greeted.store(is_greeted, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the server did what the greeting asked for.
+    pub(super) fn is_greeted(&self) -> bool {
+        self.is_greeted.load(Ordering::Relaxed)
     }
 
     /// A connection that failed, did not answer or leads to a server that is no
@@ -289,6 +310,18 @@ impl Link {
         publish.arg(channel).arg(message);
         // If it fails the claims that wait find out, each by itself.
         let _: Result<u64, _> = self.ask(&publish).await;
+    }
+
+    /// Proves the connection by an answer. Enough where no subscription has to
+    /// be proven too.
+    pub(super) async fn ping(&self) {
+        let now = boot_time();
+        lock(&self.proof).asked = Some(now);
+        let answer: Result<Value, _> = self.ask(&::redis::cmd("PING")).await;
+        if answer.is_ok() {
+            let proven = &mut lock(&self.proof).proven;
+            *proven = (*proven).max(Some(now));
+        }
     }
 
     /// When the last message to ourselves left, unless the connection was lost
