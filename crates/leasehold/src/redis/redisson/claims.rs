@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::super::keys::inbox;
 use super::super::link::Ears;
 use super::super::lock;
 use super::keys::holder;
@@ -46,6 +45,8 @@ struct State {
     blocker: Option<(String, Moment)>,
     /// It was the same one the time before.
     is_same: bool,
+    /// Somebody changed the lock since we asked.
+    is_stirred: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,7 +55,9 @@ enum Phase {
     #[default]
     Asked,
     /// The store has nothing of it; the holder's time is over then.
-    Waiting { until: Moment },
+    Waiting {
+        until: Moment,
+    },
     Held,
     /// Being withdrawn: neither renewed nor missed, but still there.
     Leaving,
@@ -62,11 +65,16 @@ enum Phase {
 
 impl Mine {
     pub(super) fn is_asked(&self) {
-        lock(&self.state).phase = Phase::Asked;
+        let mut state = lock(&self.state);
+        state.phase = Phase::Asked;
+        state.is_stirred = false;
     }
 
-    pub(super) fn is_held(&self) {
-        lock(&self.state).phase = Phase::Held;
+    /// Says whether somebody changed the lock before we knew that we hold it.
+    pub(super) fn is_held(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.phase = Phase::Held;
+        state.is_stirred
     }
 
     pub(super) fn leaves(&self) {
@@ -99,6 +107,11 @@ impl Mine {
             Some((_, asked)) if state.is_same => REST.saturating_sub(now.since(*asked)),
             _ => Duration::ZERO,
         }
+    }
+
+    fn stir(&self) {
+        lock(&self.state).is_stirred = true;
+        self.bell.notify_one();
     }
 
     pub(super) fn was_held(&self) -> bool {
@@ -218,7 +231,7 @@ impl Claims {
             by_name.get(&name).cloned().unwrap_or_default()
         };
         for mine in claims {
-            mine.bell.notify_one();
+            mine.stir();
             if mine.was_held()
                 && let Some(open) = self.lease(mine.lease)
             {
@@ -229,7 +242,7 @@ impl Claims {
 
     fn stir_all(&self) {
         for mine in self.those(|_| true) {
-            mine.bell.notify_one();
+            mine.stir();
         }
         for open in lock(&self.leases).values() {
             open.news.notify_one();
@@ -238,17 +251,8 @@ impl Claims {
 }
 
 impl Ears for Claims {
-    /// The one channel that we listen to is our own: `renew` says that a lock
-    /// of ours was broken.
-    fn hear(&self, channel: &str, message: &[u8]) {
-        let leases = lock(&self.leases);
-        let mut open = leases.values();
-        if message == b"renew"
-            && let Some(open) = open.find(|open| inbox(open.lease.id) == channel)
-        {
-            open.news.notify_one();
-        }
-    }
+    /// We listen to no channel.
+    fn hear(&self, _channel: &str, _message: &[u8]) {}
 
     fn changed(&self, keys: Option<Vec<String>>) {
         match keys {
@@ -303,7 +307,9 @@ mod tests {
         assert_eq!(count(), 1);
         mine.waits("them:1".into(), Duration::ZERO, Moment::from_nanos(0));
         assert_eq!((count(), claims.is_anyone_waiting(LeaseId(1))), (0, true));
-        mine.is_held();
+        mine.is_asked();
+        claims.stir("x");
+        assert!(mine.is_held(), "changed before we knew that we hold it");
         assert_eq!(count(), 1);
         mine.leaves();
         assert_eq!((count(), claims.of_lease(LeaseId(1)).len()), (0, 1));

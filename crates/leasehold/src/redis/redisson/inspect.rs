@@ -10,12 +10,12 @@ use futures_util::future::try_join_all;
 use super::super::answer::strange;
 use super::super::fault::fault;
 use super::super::inspect::{examine_all, owner, read_eviction};
-use super::super::keys::{field, hex, inbox, unhex};
+use super::super::keys::{field, hex, unhex};
 use super::RedissonEngine;
 use super::answer::foreign;
 use super::keys::{Keys, PATTERN, foreign_id};
 use crate::engine::{
-    ClaimRef, Claimant, Finding, Inspect, LeaseId, Owner, Queue, TicketId, Withdrawn,
+    ClaimRef, Claimant, Finding, Inspect, Owner, Queue, Severity, TicketId, Withdrawn,
 };
 use crate::error::Result;
 use crate::fence::Token;
@@ -27,8 +27,8 @@ const STEP: u32 = 1000;
 /// A lock as `lua/queue.lua` shows it.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Redisson's word for the holder, and the lease if it is one of ours.
-    holder: Option<(String, Option<LeaseId>)>,
+    /// Redisson's word for the holder.
+    holder: Option<String>,
     queue: Queue,
 }
 
@@ -65,7 +65,18 @@ impl Inspect for RedissonEngine {
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        examine_all(&self.server.links()).await
+        let links = self.server.links();
+        let mut findings = examine_all(&links).await?;
+        if !links.iter().all(|link| link.is_greeted()) {
+            findings.push(Finding {
+                severity: Severity::Warning,
+                what: "the server does not tell us of changed keys: a free lock is found by \
+                       asking again, and a lost one at its next renewal"
+                    .into(),
+                remedy: "allow CLIENT TRACKING to this user, or connect past the proxy".into(),
+            });
+        }
+        Ok(findings)
     }
 }
 
@@ -100,7 +111,7 @@ impl RedissonEngine {
         let Seen { holder, queue } = self.look_at(&claim.name).await?;
         let claimant = queue.claims.first();
         let claimant = claimant.filter(|claimant| claimant.id == claim.id);
-        let (Some((holder, lease)), Some(claimant)) = (holder, claimant) else {
+        let (Some(holder), Some(claimant)) = (holder, claimant) else {
             return Ok(Withdrawn::Absent);
         };
         let line = format!(
@@ -113,8 +124,7 @@ impl RedissonEngine {
             field(by),
             field(reason)
         );
-        let told = lease.map(inbox).unwrap_or_default();
-        self.give_back(&claim.name, &holder, (&line, &told)).await
+        self.give_back(&claim.name, &holder, &line).await
     }
 
     async fn alive(&self, names: Vec<Name>) -> Result<Vec<Name>> {
@@ -167,7 +177,6 @@ fn read(answer: &[String]) -> Option<Seen> {
         age: Duration::ZERO,
         time_left: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
     };
-    let mut lease = None;
     if known == holder
         && let Some(ours) = read_claim(claim, now.parse().ok()?)
     {
@@ -176,10 +185,9 @@ fn read(answer: &[String]) -> Option<Seen> {
         claimant.holder = ours.fence;
         claimant.age = ours.age;
         claimant.token = last.parse().ok().map(Token::new);
-        lease = Some(ours.lease);
     }
     Some(Seen {
-        holder: Some((holder.clone(), lease)),
+        holder: Some(holder.clone()),
         queue: Queue {
             capacity: 1,
             claims: vec![claimant],
@@ -190,21 +198,19 @@ fn read(answer: &[String]) -> Option<Seen> {
 
 struct Ours {
     id: TicketId,
-    lease: LeaseId,
     fence: u64,
     owner: Owner,
     age: Duration,
 }
 
-/// `since fence ticket lease pid host label`
+/// `since fence ticket pid host label`
 fn read_claim(text: &str, now: u64) -> Option<Ours> {
     let fields: Vec<_> = text.split(' ').collect();
-    let [since, fence, ticket, lease, pid, host, label] = fields[..] else {
+    let [since, fence, ticket, pid, host, label] = fields[..] else {
         return None;
     };
     Some(Ours {
         id: unhex(ticket)?,
-        lease: LeaseId(u128::from_str_radix(lease, 16).ok()?),
         fence: fence.parse().ok()?,
         owner: owner(host, pid, label)?,
         age: Duration::from_millis(now.saturating_sub(since.parse().ok()?)),
@@ -222,13 +228,13 @@ mod tests {
 
     #[test]
     fn a_holder_of_ours_is_shown_with_its_owner_and_one_of_redisson_by_its_word() {
-        let claim = "1000 7 0a 0b 42 my%20host me";
+        let claim = "1000 7 0a 42 my%20host me";
         let ours = seen(["3000", "500", "us:1", "us:1", "64", claim]);
         let claimant = &ours.queue.claims[0];
         assert_eq!(claimant.owner.to_string(), "my host:42 (me)");
         assert_eq!(claimant.token, Some(Token::new(64)));
         assert_eq!(claimant.age, Duration::from_secs(2));
-        assert_eq!(ours.holder, Some(("us:1".into(), Some(LeaseId(11)))));
+        assert_eq!(ours.holder, Some("us:1".into()));
         // Our record is left over from before.
         let theirs = seen(["3000", "500", "them:1", "us:1", "64", claim]);
         let claimant = &theirs.queue.claims[0];

@@ -28,7 +28,7 @@ use self::scripts::Scripts;
 use super::answer::strange;
 use super::config::RedisConfig;
 use super::fit::version;
-use super::keys::{field, hex, inbox, unfield};
+use super::keys::{field, hex, unfield};
 use super::place::Place;
 use super::server::Server;
 use super::whole_millis;
@@ -103,10 +103,9 @@ impl RedissonEngine {
     ) -> Result<Answer> {
         let label = ticket.label.as_deref().unwrap_or(open.owner.label());
         let shown = format!(
-            "{} {} {:032x} {} {} {}",
+            "{} {} {} {} {}",
             ticket.holder,
             hex(ticket.claim.id),
-            ticket.lease.0,
             open.owner.pid(),
             field(open.owner.host()),
             field(label)
@@ -168,20 +167,15 @@ impl RedissonEngine {
         Ok(gone)
     }
 
-    /// Ends the hold; `broken` is the line for the evictions and whom to tell.
-    async fn give_back(
-        &self,
-        name: &Name,
-        holder: &str,
-        broken: (&str, &str),
-    ) -> Result<Withdrawn> {
+    /// Ends the hold; `broken` is the line for the evictions, if it is broken.
+    async fn give_back(&self, name: &Name, holder: &str, broken: &str) -> Result<Withdrawn> {
         let keys = Keys::of(name);
         let found: u32 = self
             .server
             .run(
                 &self.scripts.unlock,
                 &[&keys.lock, &keys.channel, &keys.record, &keys.evictions],
-                &[holder, self.publish, broken.0, broken.1],
+                &[holder, self.publish, broken],
                 || format!("withdraw {name}"),
             )
             .await?;
@@ -207,7 +201,6 @@ impl Engine for RedissonEngine {
     async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
         let id = LeaseId(random_u128());
         let lease = Lease { id, ttl };
-        self.server.subscribe(&inbox(id)).await?;
         self.server.learn_times("open a session").await?;
         self.claims.add_lease(lease, owner.clone());
         Ok(lease)
@@ -240,12 +233,12 @@ impl Engine for RedissonEngine {
         let claims = self.claims.of_lease(lease.id);
         let endings = claims
             .iter()
-            .map(|mine| self.give_back(&mine.claim.name, &mine.holder, ("", "")));
+            .map(|mine| self.give_back(&mine.claim.name, &mine.holder, ""));
         try_join_all(endings).await?;
         for mine in claims {
             self.claims.forget(&mine.claim);
         }
-        self.server.unsubscribe(&inbox(lease.id)).await
+        Ok(())
     }
 
     async fn listen(&self, lease: &Lease) {
@@ -282,14 +275,15 @@ impl Engine for RedissonEngine {
         match answer {
             Answer::Held { token } => {
                 self.server.confirm(&keys.record, || doing(ticket)).await?;
-                mine.is_held();
+                if mine.is_held() {
+                    open.news.notify_one();
+                }
                 let token = Token::new(token);
                 Ok(Standing::Held { token })
             }
             Answer::Busy { holder, left } if ticket.waits => {
                 mine.waits(holder, left, boot_time());
-                let watch = Watch::Any;
-                Ok(Standing::Waiting { watch, ahead: 1 })
+                Ok(waiting::WAITING)
             }
             Answer::Busy { .. } => {
                 self.claims.forget(&ticket.claim);
@@ -319,7 +313,7 @@ impl Engine for RedissonEngine {
                 mine.leaves();
             }
             let holder = self.claims.holder(claim.id);
-            let found = self.give_back(&claim.name, &holder, ("", "")).await?;
+            let found = self.give_back(&claim.name, &holder, "").await?;
             self.claims.forget(claim);
             return Ok(found);
         };

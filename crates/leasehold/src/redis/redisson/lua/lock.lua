@@ -1,7 +1,7 @@
 -- Takes the lock if nobody has it, or finds that this claim has it already.
 -- KEYS   1 the lock, 2 our record beside it, 3 the counter of Redisson's fenced lock
 -- ARGV   1 holder, 2 ttl in ms, 3 server time in ms after which it is too late,
---        4 the claim for people: `fence ticket lease pid host label`
+--        4 the claim for people: `fence ticket pid host label`
 -- Answer {held, token} | {busy, holder, ms until it expires} | {foreign, what it is}
 --        | {late, server time in ms}
 local lock, record, counter = KEYS[1], KEYS[2], KEYS[3]

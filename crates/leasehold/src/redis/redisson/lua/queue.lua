@@ -12,10 +12,12 @@ if #holders > 1 then
   local is_shared = redis.call('HEXISTS', lock, 'mode') == 1
   return { 'foreign', is_shared and 'rwlock' or 'hash' }
 end
+local left = redis.call('PTTL', lock)
+if holders[1] and left < 0 then return { 'foreign', 'hash' } end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local known = redis.call('HMGET', record, 'holder', 'last', 'claim')
-local answer = { now, tostring(redis.call('PTTL', lock)), holders[1] or '',
+local answer = { now, tostring(left), holders[1] or '',
   known[1] or '', known[2] or '', known[3] or '' }
 for _, eviction in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
   answer[#answer + 1] = eviction

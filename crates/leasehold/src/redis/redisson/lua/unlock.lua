@@ -1,7 +1,7 @@
 -- Ends a hold, ours or one that is broken, and wakes Redisson's waiters.
 -- KEYS   1 the lock, 2 its channel, 3 our record beside it, 4 its evictions
 -- ARGV   1 holder, 2 how to publish: PUBLISH or SPUBLISH, 3 the line for the
---        evictions if the lock is broken, else '', 4 whom to tell of that, or ''
+--        evictions if the lock is broken, else ''
 -- Answer 1 if the holder had the lock, else 0
 local lock, record, evictions = KEYS[1], KEYS[3], KEYS[4]
 local is_held = redis.pcall('HEXISTS', lock, ARGV[1])
@@ -19,6 +19,5 @@ if ARGV[3] ~= '' then
   redis.call('LPUSH', evictions, string.format('%.0f', now) .. ' ' .. ARGV[3])
   redis.call('LTRIM', evictions, 0, 99)
   redis.call('PEXPIRE', evictions, 604800000)
-  if ARGV[4] ~= '' then redis.call('PUBLISH', ARGV[4], 'renew') end
 end
 return 1
