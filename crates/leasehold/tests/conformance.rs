@@ -72,6 +72,19 @@ const STORES: &[Store] = &[
         lacks: server::lacks_redis,
         start: |_, _| pool::CLUSTERS.take(),
     },
+    #[cfg(feature = "redis")]
+    Store {
+        name: "redis-redisson",
+        lacks: server::lacks_redis,
+        start: |folder, _| {
+            let server = server::RedisServer::start(folder, &[]);
+            let url = format!("{}?layout=redisson", server.url());
+            Started {
+                url,
+                _server: Some(Box::new(server)),
+            }
+        },
+    },
 ];
 
 /// A Redis server of its own, and its URL with these options.

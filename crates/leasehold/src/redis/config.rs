@@ -26,7 +26,7 @@ pub(crate) const SCHEMES: &[&str] = &[
     "redis+cluster",
     "rediss+cluster",
 ];
-const LAYOUTS: &[&str] = &["queue", "plain"];
+const LAYOUTS: &[&str] = &["queue", "plain", "redisson"];
 const DURABILITIES: &[&str] = &["none", "replicas:1", "fsync"];
 
 /// Which servers. Its `Debug` shows neither user nor password.
@@ -47,6 +47,7 @@ pub(crate) struct RedisConfig {
 pub(super) enum Layout {
     Queue,
     Plain,
+    Redisson,
 }
 
 /// What must have happened before a claim counts.
@@ -108,6 +109,7 @@ impl RedisConfig {
                 self.layout = match value {
                     "queue" => Layout::Queue,
                     "plain" => Layout::Plain,
+                    "redisson" => Layout::Redisson,
                     _ => return Err(Refusal::Unknown("layout", LAYOUTS)),
                 }
             }

@@ -21,6 +21,7 @@ mod keys;
 mod link;
 mod place;
 mod plain;
+mod redisson;
 mod scripts;
 mod server;
 mod together;
@@ -40,6 +41,7 @@ pub(crate) use self::config::{OPTIONS, RedisConfig, Refusal, SCHEMES};
 use self::inbox::{Inbox, Mine, OpenLease};
 use self::keys::{Hex, Keys, field, inbox, unfield};
 use self::plain::PlainEngine;
+use self::redisson::RedissonEngine;
 use self::scripts::Scripts;
 use self::server::Server;
 use crate::engine::{
@@ -63,6 +65,7 @@ pub(crate) async fn connect(config: &RedisConfig) -> Result<Arc<dyn Engine>> {
     Ok(match config.layout {
         Layout::Queue => Arc::new(RedisEngine::connect(config).await?),
         Layout::Plain => Arc::new(PlainEngine::connect(config).await?),
+        Layout::Redisson => Arc::new(RedissonEngine::connect(config).await?),
     })
 }
 
