@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::conformance::Bench;
 use leasehold::engine::{
-    Cause, ClaimRef, Engine, Lease, Owner, Renewal, Standing, Ticket, TicketId, Withdrawn,
+    Cause, ClaimRef, Engine, Lease, Owner, Renewal, Standing, Ticket, TicketId, Together, Withdrawn,
 };
 use leasehold::rule::UNBOUNDED;
 use leasehold::{ErrorKind, Lost, Name};
@@ -271,6 +271,32 @@ async fn a_refused_claim_changes_nothing() {
     stage.waits(&stage.ticket(3)).await;
     let again = Ticket { waits: false, ..a };
     assert_eq!(stage.token(&again).await, token);
+}
+
+#[tokio::test]
+async fn a_claim_taken_with_others_is_not_granted_again_once_it_expired() {
+    let Some(stage) = Stage::set(Duration::from_millis(200)).await else {
+        return;
+    };
+    let tickets = [Ticket {
+        waits: false,
+        ..stage.ticket(1)
+    }];
+    let ask = || async { stage.engine.enqueue_all(&tickets).await.unwrap() };
+    let first = ask().await;
+    let Together::Held(tokens) = first else {
+        panic!("{first:?}");
+    };
+    let started = Instant::now();
+    // Asking twice is asking once, as long as the claim lives.
+    loop {
+        match ask().await {
+            Together::Held(again) => assert_eq!(again, tokens),
+            other => break assert!(matches!(other, Together::Separately), "{other:?}"),
+        }
+        assert!(started.elapsed() < LONG, "it expires");
+    }
+    assert!(stage.token(&tickets[0]).await >= tokens[0].get() + 32);
 }
 
 #[tokio::test]

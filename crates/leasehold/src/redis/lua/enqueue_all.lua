@@ -15,15 +15,17 @@ for number, lock in ipairs(KEYS) do
     local field, value = known[at], known[at + 1]
     if field == 'last' then
       last = value
-    elseif field == ticket then
-      -- Asked again: the answer got lost.
-      orders[number] = true
     else
       local since, stays = string.match(value, '^(%d+) (-?%d+) ')
-      local is_alive = since and math.floor(since / 1000) + stays > micros / 1000
-      -- A queue, or a dead claim: `enqueue.lua` knows what to do.
+      local is_alive = since and math.floor(since / 1000) + stays > math.floor(micros / 1000)
+      -- A queue, or a dead claim, be it ours: `enqueue.lua` knows what to do.
       if not is_alive then return { 'separately' } end
-      is_busy = true
+      if field == ticket then
+        -- Asked again: the answer got lost.
+        orders[number] = true
+      else
+        is_busy = true
+      end
     end
   end
   if orders[number] then orders[number] = tonumber(string.sub(last, 1, 16)) end
