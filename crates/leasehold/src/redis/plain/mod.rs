@@ -15,7 +15,7 @@ mod keys;
 mod scripts;
 mod waiting;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,8 +30,8 @@ use super::config::RedisConfig;
 use super::keys::{field, unfield};
 use super::link::Ears;
 use super::server::Server;
-use super::whole_millis;
-use crate::clock::boot_time;
+use super::{lock, whole_millis};
+use crate::clock::{Moment, boot_time};
 use crate::engine::{
     Cause, ClaimRef, Engine, GoneClaim, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch,
     Withdrawn,
@@ -52,6 +52,8 @@ const TOKENS_PER_GRANT: u32 = 32;
 const BATCH: usize = 500;
 /// How much longer than the lock a note lives; `lua/renew.lua` knows it too.
 const NOTE_LIVES_ON: Duration = Duration::from_secs(60);
+/// How often notes are renewed, if the locks are renewed more often.
+const NOTES_EVERY: Duration = Duration::from_secs(20);
 
 /// Locks on a Redis server that other libraries share.
 #[derive(Debug)]
@@ -59,6 +61,8 @@ pub(super) struct PlainEngine {
     server: Server,
     scripts: Scripts,
     claims: Arc<Claims>,
+    /// When the notes were renewed last.
+    noted: Mutex<Moment>,
 }
 
 impl PlainEngine {
@@ -70,6 +74,7 @@ impl PlainEngine {
             server,
             scripts: Scripts::new(),
             claims,
+            noted: Mutex::new(boot_time()),
         })
     }
 
@@ -150,14 +155,21 @@ impl PlainEngine {
         Ok(withdrawn(found))
     }
 
-    /// Renews these claims and says which are not ours any more.
-    async fn renew_batch(&self, ttl: Duration, claims: &[Arc<Mine>]) -> Result<Vec<GoneClaim>> {
+    /// Renews these claims, perhaps with their notes, and says which are not
+    /// ours any more.
+    async fn renew_batch(
+        &self,
+        ttl: Duration,
+        with_notes: bool,
+        claims: &[Arc<Mine>],
+    ) -> Result<Vec<GoneClaim>> {
         let keys: Vec<_> = claims
             .iter()
             .map(|mine| Keys::of(&mine.claim.name))
             .collect();
         let locks = keys.iter().map(|keys| keys.lock.as_str());
         let notes = keys.iter().map(|keys| keys.note.as_str());
+        let notes = notes.filter(|_| with_notes);
         let keys: Vec<_> = locks.chain(notes).collect();
         let tickets = claims.iter().map(|mine| hex(mine.claim.id));
         let arguments: Vec<_> = std::iter::once(whole_millis(ttl).to_string())
@@ -244,10 +256,15 @@ impl Engine for PlainEngine {
         }
         let key = |mine: &Arc<Mine>| mine.claim.name.as_str().to_owned();
         let batches = self.server.batches(claims, BATCH, key);
+        let now = boot_time();
+        let with_notes = now.since(*lock(&self.noted)) >= NOTES_EVERY;
         let renewals = batches
             .iter()
-            .map(|batch| self.renew_batch(lease.ttl, batch));
+            .map(|batch| self.renew_batch(lease.ttl, with_notes, batch));
         let gone = try_join_all(renewals).await?;
+        if with_notes {
+            *lock(&self.noted) = now;
+        }
         let gone = gone.into_iter().flatten().collect();
         Ok(Renewal::Renewed { gone })
     }
