@@ -61,7 +61,7 @@ fn refusal(code: &str, detail: &str) -> (ErrorKind, String) {
         ("NOPERM", _) | (_, Some("NOPERM")) => (
             ErrorKind::Denied,
             format!(
-                "the user may not do this: {detail}; it needs ~lh:* &lh:* and the commands in docs/stores/redis.md"
+                "the user may not do this: {detail}; docs/stores/redis.md has the keys, channels and commands that its layout needs"
             ),
         ),
         ("LOADING" | "BUSYLOADING", _) => (

@@ -258,7 +258,9 @@ impl Link {
             }
             PushKind::Invalidate => {
                 let keys = push.data.into_iter().next();
-                let keys = keys.and_then(|keys| ::redis::from_redis_value(keys).ok());
+                // Nil means all keys, and would be read as no keys.
+                let keys = keys.map(::redis::from_redis_value::<Option<_>>);
+                let keys = keys.and_then(|keys| keys.ok().flatten());
                 self.common.ears.changed(keys);
             }
             _ => {}

@@ -116,7 +116,7 @@ impl RedissonEngine {
         };
         let line = format!(
             "{} {} {} {} {} {} {}",
-            hex(claim.id),
+            hex(claim.id.0),
             claimant.token.map_or(0, Token::get),
             claimant.owner.pid(),
             field(claimant.owner.host()),

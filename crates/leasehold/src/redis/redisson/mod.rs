@@ -9,6 +9,7 @@
 //! `docs/stores/redis.md`.
 
 mod answer;
+mod checking;
 mod claims;
 mod inspect;
 mod keys;
@@ -105,7 +106,7 @@ impl RedissonEngine {
         let shown = format!(
             "{} {} {} {} {}",
             ticket.holder,
-            hex(ticket.claim.id),
+            hex(ticket.claim.id.0),
             open.owner.pid(),
             field(open.owner.host()),
             field(label)
@@ -142,7 +143,7 @@ impl RedissonEngine {
         let mut arguments = vec![whole_millis(ttl).to_string()];
         for mine in claims {
             arguments.push(mine.holder.clone());
-            arguments.push(hex(mine.claim.id));
+            arguments.push(hex(mine.claim.id.0));
         }
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let doing = || "renew".to_owned();
@@ -246,7 +247,7 @@ impl Engine for RedissonEngine {
             return std::future::pending().await;
         };
         tokio::select! {
-            () = open.news.notified() => {}
+            () = checking::until_one_is_gone(self, &open) => {}
             () = waiting::prove(self, lease) => {}
             () = self.server.mend() => {}
         }
