@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use leasehold::conformance::Bench;
 use leasehold::engine::{Cause, ClaimRef, Owner, Severity, Standing, Ticket, TicketId, Withdrawn};
 use leasehold::{ErrorKind, Guard, Lost, Name, Session};
-use server::{Cluster, RedisServer, lacks_redis, must_skip};
+use server::{Cluster, RedisServer, Version, lacks_redis, lacks_version, must_skip};
 
 const LONG: Duration = Duration::from_secs(30);
 /// A client of Redisson and a thread of it.
@@ -352,6 +352,67 @@ async fn a_server_that_tells_of_no_changes_is_asked_again() {
     server.tell("DEL x");
     let guard = soon("it is free", waiting).await.unwrap().unwrap();
     guard.release().await.unwrap();
+}
+
+/// Before Redis 7 a server also tells us of what our own scripts changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_server_does_not_make_us_follow_ourselves() {
+    if must_skip(lacks_version(Version::Redis6)) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start_version(Version::Redis6, folder.path(), &[]);
+    let session = session(&server.url()).await;
+    they_lock(&server, "y");
+    let mutex = session.mutex("y");
+    let waiting = tokio::spawn(async move { mutex.lock().await });
+    let pings = || calls(&server, "ping");
+    until("it waits", || pings() > 0);
+    let guard = session.mutex("x").lock().await.unwrap();
+    let before = (pings(), calls(&server, "evalsha"));
+    until("time goes by", || pings() >= before.0 + 3);
+    let scripts = calls(&server, "evalsha") - before.1;
+    assert!(scripts <= 2, "{scripts}");
+    server.tell("DEL x");
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    server.tell("DEL y");
+    drop(soon("it is free", waiting).await.unwrap().unwrap());
+}
+
+/// The list in `docs/stores/redis.md`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_of_its_own_needs_no_more_than_the_page_says() {
+    const ALLOWED: &str = "~jobs/* ~{* ~redisson_lock_token:* ~redisson_lock__channel:* \
+        &redisson_lock__channel:* -@all +hello +info +time +ping +client|tracking +evalsha \
+        +script|load +type +exists +pttl +pexpire +hkeys +hexists +hget +hmget +hset +hdel \
+        +get +set +del +publish +scan +lpush +ltrim +lrange";
+    let Some((_folder, server)) = server() else {
+        return;
+    };
+    let words = "ACL SETUSER ann on >pw resetchannels";
+    let words: Vec<_> = words.split(' ').chain(ALLOWED.split_whitespace()).collect();
+    server.command(&words);
+    server.command(&["SET", "redisson_lock_token:{jobs/x}", "1"]);
+    let url = format!("redis://ann:pw@127.0.0.1:{}", server.port());
+    let session = session(&url).await;
+    let guard = session.mutex("jobs/x").lock().await.unwrap();
+    let inspector = session.inspector();
+    assert_eq!(inspector.names("jobs/").await.unwrap().len(), 1);
+    // It renews because it is told, and hears who did it.
+    assert_eq!(inspector.evict("jobs/x", "ann", "stuck").await.unwrap(), 1);
+    assert_eq!(lost(&guard).await, Lost::Evicted);
+    let guard = session.mutex("jobs/x").lock().await.unwrap();
+    guard.release().await.unwrap();
+    server.tell("SET jobs/y string");
+    let error = session.mutex("jobs/y").lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let error = session.mutex("other").lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    server.command(&["DEL", "jobs/y"]);
+    assert!(
+        !server.tell("ACL LOG").contains("jobs/"),
+        "nothing more was refused"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,8 +45,10 @@ struct State {
     blocker: Option<(String, Moment)>,
     /// It was the same one the time before.
     is_same: bool,
-    /// Somebody changed the lock since we asked.
-    is_stirred: bool,
+    /// How often the server said that the lock changed, and how many of these
+    /// are accounted for.
+    changes: u64,
+    checked: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,14 +69,27 @@ impl Mine {
     pub(super) fn is_asked(&self) {
         let mut state = lock(&self.state);
         state.phase = Phase::Asked;
-        state.is_stirred = false;
+        state.checked = state.changes;
     }
 
-    /// Says whether somebody changed the lock before we knew that we hold it.
+    /// Says whether the lock changed before we knew that we hold it.
     pub(super) fn is_held(&self) -> bool {
         let mut state = lock(&self.state);
         state.phase = Phase::Held;
-        state.is_stirred
+        state.checked != state.changes
+    }
+
+    /// How many changes there were, if we hold the lock and have not looked
+    /// since the last one.
+    fn unchecked(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        let is_due = state.phase == Phase::Held && state.checked != state.changes;
+        is_due.then_some(state.changes)
+    }
+
+    /// We have looked, after so many changes.
+    pub(super) fn is_checked(&self, changes: u64) {
+        lock(&self.state).checked = changes;
     }
 
     pub(super) fn leaves(&self) {
@@ -110,7 +125,7 @@ impl Mine {
     }
 
     fn stir(&self) {
-        lock(&self.state).is_stirred = true;
+        lock(&self.state).changes += 1;
         self.bell.notify_one();
     }
 
@@ -208,6 +223,14 @@ impl Claims {
     /// The claims of the lease that the store may have and is to keep.
     pub(super) fn kept_by(&self, lease: LeaseId) -> Vec<Arc<Mine>> {
         self.those(|mine| mine.lease == lease && mine.may_be_there())
+    }
+
+    /// The locks that the lease holds and that changed since we looked, each
+    /// with how many changes there were.
+    pub(super) fn stirred(&self, lease: LeaseId) -> Vec<(Arc<Mine>, u64)> {
+        let held = self.those(|mine| mine.lease == lease).into_iter();
+        let stirred = held.map(|mine| mine.unchecked().map(|changes| (mine, changes)));
+        stirred.flatten().collect()
     }
 
     pub(super) fn is_anyone_waiting(&self, lease: LeaseId) -> bool {
@@ -310,6 +333,10 @@ mod tests {
         mine.is_asked();
         claims.stir("x");
         assert!(mine.is_held(), "changed before we knew that we hold it");
+        let stirred = claims.stirred(LeaseId(1));
+        claims.stir("x");
+        stirred[0].0.is_checked(stirred[0].1);
+        assert_eq!(claims.stirred(LeaseId(1)).len(), 1, "changed meanwhile");
         assert_eq!(count(), 1);
         mine.leaves();
         assert_eq!((count(), claims.of_lease(LeaseId(1)).len()), (0, 1));

@@ -9,6 +9,7 @@
 //! `docs/stores/redis.md`.
 
 mod answer;
+mod checking;
 mod claims;
 mod inspect;
 mod keys;
@@ -246,7 +247,7 @@ impl Engine for RedissonEngine {
             return std::future::pending().await;
         };
         tokio::select! {
-            () = open.news.notified() => {}
+            () = checking::until_one_is_gone(self, &open) => {}
             () = waiting::prove(self, lease) => {}
             () = self.server.mend() => {}
         }

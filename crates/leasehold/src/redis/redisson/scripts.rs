@@ -8,6 +8,7 @@ pub(super) struct Scripts {
     pub(super) lock: Script,
     pub(super) unlock: Script,
     pub(super) renew: Script,
+    pub(super) check: Script,
     pub(super) queue: Script,
     pub(super) alive: Script,
 }
@@ -18,6 +19,7 @@ impl Scripts {
             lock: Script::new(include_str!("lua/lock.lua")),
             unlock: Script::new(include_str!("lua/unlock.lua")),
             renew: Script::new(include_str!("lua/renew.lua")),
+            check: Script::new(include_str!("lua/check.lua")),
             queue: Script::new(include_str!("lua/queue.lua")),
             alive: Script::new(include_str!("lua/alive.lua")),
         }
