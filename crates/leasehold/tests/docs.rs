@@ -1,10 +1,13 @@
 //! The documentation says what the code does: the table of stores in README is
 //! the engines' own promises. `LEASEHOLD_FIX=1 cargo test --test docs` writes it.
 
+mod server;
+
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use leasehold::Promises;
+use server::{RedisServer, lacks_redis, must_skip};
 
 const START: &str = "<!-- promises: written by `cargo xtask fix`, checked by the tests -->\n";
 const END: &str = "<!-- end of promises -->";
@@ -40,15 +43,31 @@ fn row(store: &str, promises: &Promises) -> String {
 
 #[tokio::test]
 async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let mut table = String::from(
         "| store | shared by | kinds | order of service | fence grade | a killed holder's lock is free | survives a restart |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     let sqlite = format!("sqlite:{}", folder.path().join("locks.db").display());
-    let sqlite_name = "[`sqlite:PATH`](docs/stores/sqlite.md)";
-    for (store, url) in [(sqlite_name, sqlite.as_str()), ("`memory:`", "memory:")] {
-        write!(table, "{}", row(store, &promises(url).await)).unwrap();
+    let redis = RedisServer::start(folder.path(), &[]);
+    let layout = |layout: &str| format!("{}?layout={layout}", redis.url());
+    for (store, url) in [
+        ("[`sqlite:PATH`](docs/stores/sqlite.md)", sqlite),
+        ("[`redis:`](docs/stores/redis.md)", layout("queue")),
+        (
+            "[`redis:…?layout=plain`](docs/stores/redis-plain.md)",
+            layout("plain"),
+        ),
+        (
+            "[`redis:…?layout=redisson`](docs/stores/redis-redisson.md)",
+            layout("redisson"),
+        ),
+        ("`memory:`", "memory:".to_owned()),
+    ] {
+        write!(table, "{}", row(store, &promises(&url).await)).unwrap();
     }
     let text = std::fs::read_to_string(readme()).unwrap();
     let (before, rest) = text
@@ -83,5 +102,38 @@ fn the_cases_that_the_guarantees_name_exist() {
             known.contains(&case),
             "GUARANTEES.md names {case}, which is no case"
         );
+    }
+}
+
+/// Every test that the page names by its whole name is a test.
+#[test]
+fn the_tests_that_the_guarantees_name_exist() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("GUARANTEES.md")).unwrap();
+    let mut sources = String::new();
+    read_all(&root.join("crates"), &mut sources);
+    let is_name = |code: &&str| {
+        let letters = code.chars();
+        let is_plain = letters
+            .into_iter()
+            .all(|c| c.is_ascii_lowercase() || c == '_');
+        is_plain && code.matches('_').count() >= 3
+    };
+    let named: Vec<_> = page.split('`').skip(1).step_by(2).filter(is_name).collect();
+    assert!(named.len() > 10, "the page names its tests");
+    for test in named {
+        let is_there = sources.contains(&format!("fn {test}("));
+        assert!(is_there, "GUARANTEES.md names {test}, which is no test");
+    }
+}
+
+fn read_all(folder: &Path, sources: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, sources);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            sources.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
     }
 }
