@@ -15,7 +15,7 @@ pub(super) async fn enqueue_all(engine: &RedisEngine, tickets: &[Ticket]) -> Res
     let forget = || {
         tickets
             .iter()
-            .for_each(|one| engine.inbox.forget(one.claim.id))
+            .for_each(|one| engine.inbox.forget(one.claim.id));
     };
     let keys: Vec<_> = claims.iter().map(|mine| mine.keys.lock()).collect();
     let (Some(open), true) = (
