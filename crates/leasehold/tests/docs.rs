@@ -1,6 +1,9 @@
 //! The documentation says what the code does: the table of stores in README is
 //! the engines' own promises. `LEASEHOLD_FIX=1 cargo test --test docs` writes it.
 
+// Helpers of tests fail like tests.
+#![allow(clippy::unwrap_used)]
+
 mod server;
 
 use std::fmt::Write as _;

@@ -238,6 +238,7 @@ async fn tls_wants_the_right_authority_and_shows_a_certificate() {
     let elsewhere = tempfile::tempdir().unwrap();
     let wrong = Certificates::make(elsewhere.path());
     let server = RedisServer::start_tls(folder.path(), &right, true);
+    let plain = RedisServer::start(elsewhere.path(), &[]);
     let url = |authority: &Certificates, client: &Certificates| {
         format!(
             "{}?ca={}&cert={}&key={}",
@@ -255,6 +256,7 @@ async fn tls_wants_the_right_authority_and_shows_a_certificate() {
         server.url(),
         format!("{}?ca=/nowhere/ca.pem", server.url()),
         server.url().replace("rediss:", "redis:"),
+        plain.url().replace("redis:", "rediss:"),
     ] {
         let error = leasehold::connect(&bad).await.unwrap_err();
         let text = error.to_string();
@@ -277,6 +279,11 @@ async fn a_socket_file_is_as_good_as_a_port() {
     let another = session(&server.url(), "db=4").await;
     assert!(another.mutex("ledger").try_lock().await.unwrap().is_some());
     guard.release().await.unwrap();
+    let error = leasehold::connect("unix:/nowhere/redis.sock")
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("no such socket file"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -302,6 +309,10 @@ async fn a_url_for_another_kind_of_server_says_which_to_write() {
             "write redis:",
         ),
         (watcher, "write redis+sentinel:"),
+        (
+            format!("{}/main", single.url().replace("redis:", "redis+sentinel:")),
+            "this is no sentinel",
+        ),
         (unknown, "know no master \"nobody\""),
     ] {
         let error = leasehold::connect(&url).await.unwrap_err();

@@ -24,6 +24,11 @@ fn judge(error: &RedisError) -> (ErrorKind, Effect, String) {
     match error.kind() {
         RedisKind::AuthenticationFailed => (ErrorKind::Denied, Effect::None, text),
         RedisKind::InvalidClientConfig => (ErrorKind::Config, Effect::None, text),
+        RedisKind::Io if text.contains("No such file") => (
+            ErrorKind::Unavailable,
+            Effect::None,
+            "there is no such socket file; is the server running?".into(),
+        ),
         RedisKind::Io if error.is_connection_refusal() => (
             ErrorKind::Unavailable,
             Effect::None,
@@ -97,6 +102,10 @@ fn refusal(code: &str, detail: &str) -> (ErrorKind, String) {
         ("CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN", _) => (
             ErrorKind::Unavailable,
             "a part of the cluster is down or moves; `redis-cli --cluster check` says which".into(),
+        ),
+        ("ERR", _) if detail.contains("unknown command") && detail.contains("SENTINEL") => (
+            ErrorKind::Config,
+            "this is no sentinel; write redis: instead of redis+sentinel:".into(),
         ),
         ("NOPROTO", _) => (
             ErrorKind::Config,

@@ -6,6 +6,7 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ErrorKind as RedisKind,
     IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates,
+    make_extension_error,
 };
 
 use super::config::{RedisConfig, User};
@@ -130,6 +131,12 @@ impl Access {
         match connecting.await {
             Err(error) if error.kind() == RedisKind::RESP3NotSupported => {
                 Err(too_old(&client).await.unwrap_or(error))
+            }
+            // A server without TLS waits for the rest of what it takes for a
+            // command.
+            Err(error) if error.is_timeout() && self.certificates.is_some() => {
+                let why = "no answer in TLS; is this a port with TLS?";
+                Err(make_extension_error(fit::NOT_NOW.into(), Some(why.into())))
             }
             answer => answer,
         }
