@@ -46,12 +46,11 @@ impl Answer {
     }
 }
 
-/// What `PTTL` says, -1 being never. It is rounded, so one more is safe.
+/// What `PTTL` says, -1 being never.
 pub(super) fn time_left(millis: &str) -> Option<Option<Duration>> {
     let millis: i64 = millis.parse().ok()?;
-    let is_never = millis == -1;
-    let millis = u64::try_from(millis).unwrap_or(0) + 1;
-    Some((!is_never).then(|| Duration::from_millis(millis)))
+    let left = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+    Some((millis != -1).then_some(left))
 }
 
 /// Why a key that is no string cannot be such a lock.
@@ -81,7 +80,7 @@ mod tests {
             holder: "x".into(),
         };
         let short = Some(Duration::from_millis(1500));
-        assert_eq!(read(&["busy", "1499", "x"]), busy(short));
+        assert_eq!(read(&["busy", "1500", "x"]), busy(short));
         assert_eq!(read(&["busy", "-1", "x"]), busy(None));
         assert_eq!(read(&["late", "5"]), Answer::Late { now: 5 });
         for strange in [&["held"][..], &["held", "x"], &[], &["busy", "", "x"]] {

@@ -161,7 +161,7 @@ mod tests {
     fn a_holder_is_read_back() {
         let id = format!("{:032x}", 7);
         let note = format!("1000000 {id} 9 42 my%20host me");
-        let queue = read(&["3000", "1999", &id, "00000000", &note]).unwrap();
+        let queue = read(&["3000", "2000", &id, "00000000", &note]).unwrap();
         let claim = &queue.claims[0];
         assert_eq!(claim.owner.to_string(), "my host:42 (me)");
         assert_eq!(claim.token, Some(Token::new(1_000_000)));

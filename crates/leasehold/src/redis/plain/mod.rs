@@ -315,6 +315,8 @@ impl Engine for PlainEngine {
                 Ok(Standing::Held { token })
             }
             Answer::Busy { left, holder } if ticket.waits => {
+                // What is left is told in whole milliseconds.
+                let left = left.map(|left| left + Duration::from_millis(1));
                 mine.waits(left.map(|left| boot_time() + left), holder);
                 Ok(waiting::WAITING)
             }
