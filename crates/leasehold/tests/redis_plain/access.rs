@@ -8,9 +8,9 @@ use leasehold::{ErrorKind, Lost, Session};
 use super::server::RedisServer;
 use super::{TTL, calls, server, soon, until_asked};
 
-/// What `docs/stores/redis.md` says that a user of its own needs.
+/// What `docs/stores/redis-plain.md` says that a user of its own needs.
 fn documented_commands() -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stores/redis.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/stores/redis-plain.md");
     let docs = std::fs::read_to_string(path).unwrap();
     let line = docs
         .lines()
