@@ -6,7 +6,7 @@
 //! the owner, that lives a little longer. There is no queue: whoever waits has
 //! read the key, is told by the server when it changes, and asks again. The
 //! same tells a holder at once when somebody else takes its lock away.
-//! The layout and every step are in `docs/stores/redis.md`.
+//! The layout and every step are in `docs/stores/redis-plain.md`.
 
 mod answer;
 mod claims;
