@@ -146,3 +146,24 @@ async fn lost_scripts_and_connections_lose_no_lock_and_no_news() {
     server.tell("DEL x");
     assert_eq!(soon("it is told", guard.lost()).await, Lost::Gone);
 }
+
+/// Before Redis 7 a server also tells us of what our own scripts changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_server_does_not_make_us_follow_ourselves() {
+    if must_skip(lacks_version(Version::Redis6)) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start_version(Version::Redis6, folder.path(), &[]);
+    let url = format!("{}?layout=plain&ttl=1s", server.url());
+    let session = leasehold::connect(&url).await.unwrap();
+    let guard = session.mutex("x").lock().await.unwrap();
+    let renewals = || calls(&server, "pexpire");
+    until("it is renewed", || renewals() > 0).await;
+    let (before, renewed) = (calls(&server, "evalsha"), renewals());
+    until("it is renewed again", || renewals() >= renewed + 3).await;
+    let scripts = calls(&server, "evalsha") - before;
+    assert!(scripts <= 12, "{scripts}");
+    server.tell("DEL x");
+    assert_eq!(soon("it is told", guard.lost()).await, Lost::Gone);
+}

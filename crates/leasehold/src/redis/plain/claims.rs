@@ -33,8 +33,10 @@ pub(super) struct Mine {
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    /// The lock changed since we asked for it.
-    is_changed: bool,
+    /// How often the lock changed, and how often it had when we last asked for
+    /// it or looked at it.
+    changes: u64,
+    seen: u64,
     /// When the lock is free unless its holder renews it; `None` if never.
     free_at: Option<Moment>,
     /// Who held it when we asked last.
@@ -59,7 +61,7 @@ impl Mine {
     pub(super) fn asked(&self) {
         let mut state = lock(&self.state);
         state.phase = Phase::Asked;
-        state.is_changed = false;
+        state.seen = state.changes;
     }
 
     pub(super) fn waits(&self, free_at: Option<Moment>, holder: String) {
@@ -76,7 +78,19 @@ impl Mine {
     pub(super) fn is_held(&self) -> bool {
         let mut state = lock(&self.state);
         state.phase = Phase::Held;
-        state.is_changed
+        state.changes != state.seen
+    }
+
+    /// How often it changed, if we hold it and have not looked since.
+    fn stirred(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        let is_stirred = state.phase == Phase::Held && state.changes != state.seen;
+        is_stirred.then_some(state.changes)
+    }
+
+    /// It was looked at after it had changed so often.
+    pub(super) fn is_seen(&self, changes: u64) {
+        lock(&self.state).seen = changes;
     }
 
     pub(super) fn leaves(&self) {
@@ -104,7 +118,7 @@ impl Mine {
     /// Says whether we hold it, as far as we know.
     fn changed(&self) -> bool {
         let mut state = lock(&self.state);
-        state.is_changed = true;
+        state.changes += 1;
         let phase = state.phase;
         drop(state);
         self.bell.notify_one();
@@ -181,6 +195,15 @@ impl Claims {
         let mut claims = self.of(lease);
         claims.retain(|mine| matches!(mine.phase(), Phase::Asked | Phase::Held));
         claims
+    }
+
+    /// The claims of the lease that are held and changed since we looked.
+    pub(super) fn stirred(&self, lease: LeaseId) -> Vec<(Arc<Mine>, u64)> {
+        let claims = self.of(lease).into_iter();
+        let stirred = claims.map(|mine| (mine.stirred(), mine));
+        stirred
+            .filter_map(|(changes, mine)| Some((mine, changes?)))
+            .collect()
     }
 
     pub(super) fn is_anyone_waiting(&self, lease: LeaseId) -> bool {

@@ -9,6 +9,7 @@
 //! The layout and every step are in `docs/stores/redis-plain.md`.
 
 mod answer;
+mod checking;
 mod claims;
 mod inspect;
 mod keys;
@@ -284,8 +285,9 @@ impl Engine for PlainEngine {
             return std::future::pending().await;
         };
         tokio::select! {
-            () = open.news.notified() => {}
+            () = checking::until_one_is_gone(self, &open) => {}
             () = waiting::prove(self, lease) => {}
+            () = self.server.mend() => {}
         }
     }
 

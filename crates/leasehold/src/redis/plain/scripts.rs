@@ -10,6 +10,7 @@ pub(super) struct Scripts {
     pub(super) renew: Script,
     pub(super) evict: Script,
     pub(super) queue: Script,
+    pub(super) check: Script,
 }
 
 impl Scripts {
@@ -20,6 +21,7 @@ impl Scripts {
             renew: Script::new(include_str!("lua/renew.lua")),
             evict: Script::new(include_str!("lua/evict.lua")),
             queue: Script::new(include_str!("lua/queue.lua")),
+            check: Script::new(include_str!("lua/check.lua")),
         }
     }
 }
