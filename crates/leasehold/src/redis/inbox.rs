@@ -87,6 +87,19 @@ impl Mine {
         is_alone
     }
 
+    /// Whether it may be the only claim on its lock.
+    pub(super) fn is_alone(&self) -> bool {
+        lock(&self.state).phase == Phase::Held { is_alone: true }
+    }
+
+    /// There are others by now, or it is gone.
+    pub(super) fn is_not_alone(&self) {
+        let phase = &mut lock(&self.state).phase;
+        if let Phase::Held { is_alone } = phase {
+            *is_alone = false;
+        }
+    }
+
     pub(super) fn asked(&self) {
         *lock(&self.state) = State::default();
     }

@@ -22,6 +22,7 @@ mod link;
 mod place;
 mod plain;
 mod redisson;
+mod renewal;
 mod scripts;
 mod server;
 mod together;
@@ -39,27 +40,22 @@ use self::answer::{Answer, strange};
 use self::config::Layout;
 pub(crate) use self::config::{OPTIONS, RedisConfig, Refusal, SCHEMES};
 use self::inbox::{Inbox, Mine, OpenLease};
-use self::keys::{Hex, Keys, field, inbox, unfield};
+use self::keys::{Hex, Keys, field, inbox};
 use self::plain::PlainEngine;
 use self::redisson::RedissonEngine;
 use self::scripts::Scripts;
 use self::server::Server;
 use crate::engine::{
-    Cause, ClaimRef, Engine, GoneClaim, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together,
-    Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
+    Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::Lost;
 use crate::promises::{Grade, Promises, Reach};
 use crate::random::random_u128;
 use crate::rule;
 
 /// How many tokens one grant may be split into; `lua/enqueue.lua` knows it too.
 const TOKENS_PER_GRANT: u32 = 32;
-/// How many claims one request renews. The server does nothing else meanwhile,
-/// which is about a millisecond.
-const BATCH: usize = 500;
-
 /// Connects an engine for the layout that is asked for.
 pub(crate) async fn connect(config: &RedisConfig) -> Result<Arc<dyn Engine>> {
     Ok(match config.layout {
@@ -87,35 +83,6 @@ impl RedisEngine {
             scripts: Scripts::new(),
             inbox,
         })
-    }
-
-    /// Renews these claims; those that the store does not have are returned,
-    /// with a note if they were broken.
-    async fn renew_batch(&self, ttl: Duration, claims: &[Arc<Mine>]) -> Result<Vec<GoneClaim>> {
-        let keys: Vec<_> = claims.iter().flat_map(|mine| mine.keys.all()).collect();
-        let ttl = whole_millis(ttl).to_string();
-        let tickets = claims.iter().map(|mine| mine.ticket.as_str());
-        let arguments: Vec<_> = std::iter::once(ttl.as_str()).chain(tickets).collect();
-        let doing = || "renew".to_owned();
-        let answer: Vec<String> = self
-            .server
-            .run(&self.scripts.renew, &keys, &arguments, doing)
-            .await?;
-        let strange = || strange(doing(), &self.server.label);
-        let (now, missing) = answer.split_first().ok_or_else(strange)?;
-        let now = now.parse().map_err(|_| strange())?;
-        self.server.learn_time(keys[0], now);
-        let mut gone = Vec::new();
-        for pair in missing.chunks_exact(2) {
-            let number: usize = pair[0].parse().map_err(|_| strange())?;
-            let mine = claims.get(number.wrapping_sub(1)).ok_or_else(strange)?;
-            // A claim that waits is looked at; one that is still asked for may
-            // not have arrived yet. It is not missing before it was there.
-            if mine.is_missing() {
-                gone.push(missed(mine, &pair[1]));
-            }
-        }
-        Ok(gone)
     }
 
     async fn ask_for(&self, ticket: &Ticket, mine: &Mine, open: &OpenLease) -> Result<Answer> {
@@ -194,6 +161,8 @@ impl Engine for RedisEngine {
         let lease = Lease { id, ttl };
         self.server.subscribe(&inbox(id)).await?;
         self.server.learn_times("open a session").await?;
+        // Else all the first renewals that leave at once would find it missing.
+        self.server.teach(&self.scripts.renew_alone).await;
         self.inbox.add_lease(lease, owner);
         Ok(lease)
     }
@@ -207,16 +176,7 @@ impl Engine for RedisEngine {
             self.server.learn_times("renew").await?;
             return Ok(Renewal::Renewed { gone: Vec::new() });
         }
-        let key = |mine: &Arc<Mine>| mine.keys.lock().to_owned();
-        let batches = self.server.batches(claims, BATCH, key);
-        let renewals = batches.iter().map(|batch| async {
-            let gone = self.renew_batch(lease.ttl, batch).await?;
-            let doing = || "renew".to_owned();
-            self.server.confirm(&key(&batch[0]), doing).await?;
-            Ok::<_, Error>(gone)
-        });
-        let gone = try_join_all(renewals).await?;
-        let gone = gone.into_iter().flatten().collect();
+        let gone = renewal::renew(self, lease.ttl, claims).await?;
         Ok(Renewal::Renewed { gone })
     }
 
@@ -310,21 +270,6 @@ impl Engine for RedisEngine {
 
 fn doing(ticket: &Ticket) -> String {
     format!("lock {}", ticket.claim.name)
-}
-
-/// A claim that a renewal did not find; the note is `by reason` if it was
-/// broken.
-fn missed(mine: &Mine, note: &str) -> GoneClaim {
-    let note = note.split_once(' ');
-    GoneClaim {
-        id: mine.claim.id,
-        lost: if note.is_some() {
-            Lost::Evicted
-        } else {
-            Lost::Gone
-        },
-        note: note.map(|(by, reason)| format!("by {}: {}", unfield(by), unfield(reason))),
-    }
 }
 
 fn whole_millis(duration: Duration) -> u64 {

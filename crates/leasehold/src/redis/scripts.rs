@@ -10,6 +10,7 @@ pub(super) struct Scripts {
     pub(super) look: Script,
     pub(super) withdraw: Script,
     pub(super) renew: Script,
+    pub(super) renew_alone: Script,
     pub(super) queue: Script,
     pub(super) alive: Script,
 }
@@ -32,6 +33,7 @@ impl Scripts {
             withdraw: on_a_lock(include_str!("lua/withdraw.lua")),
             queue: on_a_lock(include_str!("lua/queue.lua")),
             renew: Script::new(include_str!("lua/renew.lua")),
+            renew_alone: of(&[CLOCK, include_str!("lua/renew_alone.lua")]),
             alive: Script::new(include_str!("lua/alive.lua")),
         }
     }

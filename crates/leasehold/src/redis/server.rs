@@ -264,6 +264,13 @@ impl Server {
         }
     }
 
+    /// Teaches every server a script. It is no error if one cannot be reached:
+    /// whoever runs the script there does it then.
+    pub(super) async fn teach(&self, script: &Script) {
+        let links = self.links();
+        join_all(links.iter().map(|link| link.load(script))).await;
+    }
+
     /// Makes lost connections anew, so that held claims are verified as soon as
     /// that can be and not when their renewal is due. Never returns.
     pub(super) async fn mend(&self) {
