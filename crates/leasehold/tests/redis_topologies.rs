@@ -116,6 +116,25 @@ async fn a_lock_that_no_replica_confirms_is_not_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_confirmation_writes_over_no_key_of_others() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let servers = Replicated::start(folder.path(), 1, &[]);
+    for layout in ["queue", "plain", "redisson"] {
+        let options = format!("ttl=20s&durability=replicas:1&layout={layout}");
+        let ours = session(&servers.url(), &options).await;
+        let guard = lock(&ours, "ledger:w").await;
+        let before = servers.primary().tell("GET ledger:w");
+        let other = lock(&ours, "ledger").await;
+        assert_eq!(servers.primary().tell("GET ledger:w"), before, "{layout}");
+        other.release().await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_durability_that_the_server_lacks_is_named() {
     if must_skip(lacks_redis()) {
         return;

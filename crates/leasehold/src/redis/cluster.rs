@@ -13,6 +13,7 @@ use ::redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, RedisError, ServerErr
 use super::link::{Common, Link};
 use super::lock;
 use super::place::Host;
+use super::server::{Doer, Request};
 use super::way::Way;
 use crate::clock::{Moment, boot_time};
 
@@ -76,15 +77,17 @@ impl Cluster {
     pub(super) async fn send<T: FromRedisValue>(
         &self,
         key: &str,
-        request: &super::server::Request<'_>,
-    ) -> Result<T, RedisError> {
+        request: &Request<'_>,
+    ) -> Result<(T, Doer), RedisError> {
         let nowhere = || RedisError::from((RedisKind::Io, "no master of the cluster is known"));
         let mut link = self.link(key).ok_or_else(nowhere)?;
         let mut anyway = false;
         let (mut redirections, mut moves) = (0, 0);
         while redirections < REDIRECTIONS && moves < MOVES {
-            let answer = request.send::<T>(&link, anyway).await;
-            let Err(error) = answer else { return answer };
+            let error = match request.send::<T>(&link, anyway).await {
+                Ok((answer, number)) => return Ok((answer, Doer { link, number })),
+                Err(error) => error,
+            };
             anyway = false;
             let redirected = error.redirect_node();
             let target = redirected.and_then(|(address, _)| Host::of_address(address));

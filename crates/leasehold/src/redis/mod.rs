@@ -43,7 +43,7 @@ use self::keys::{Hex, Keys, field, inbox, unfield};
 use self::plain::PlainEngine;
 use self::redisson::RedissonEngine;
 use self::scripts::Scripts;
-use self::server::Server;
+use self::server::{Doer, Server};
 use crate::engine::{
     Cause, ClaimRef, Engine, GoneClaim, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together,
     Watch, Withdrawn,
@@ -97,9 +97,9 @@ impl RedisEngine {
         let tickets = claims.iter().map(|mine| mine.ticket.as_str());
         let arguments: Vec<_> = std::iter::once(ttl.as_str()).chain(tickets).collect();
         let doing = || "renew".to_owned();
-        let answer: Vec<String> = self
+        let (answer, doer): (Vec<String>, _) = self
             .server
-            .run(&self.scripts.renew, &keys, &arguments, doing)
+            .run_noting(&self.scripts.renew, &keys, &arguments, doing)
             .await?;
         let strange = || strange(doing(), &self.server.label);
         let (now, missing) = answer.split_first().ok_or_else(strange)?;
@@ -115,18 +115,24 @@ impl RedisEngine {
                 gone.push(missed(mine, &pair[1]));
             }
         }
+        self.server.confirm(&doer, keys[0], doing).await?;
         Ok(gone)
     }
 
-    async fn ask_for(&self, ticket: &Ticket, mine: &Mine, open: &OpenLease) -> Result<Answer> {
+    async fn ask_for(
+        &self,
+        ticket: &Ticket,
+        mine: &Mine,
+        open: &OpenLease,
+    ) -> Result<(Answer, Doer)> {
         let rest = open.rest_of(ticket);
         let not_after = self
             .server
             .time_in(mine.keys.lock(), open.lease.ttl)
             .unwrap_or(0);
-        let answer = self
+        let (answer, doer) = self
             .server
-            .run(
+            .run_noting(
                 &self.scripts.enqueue,
                 &mine.keys.three(),
                 &[
@@ -139,7 +145,7 @@ impl RedisEngine {
                 || doing(ticket),
             )
             .await?;
-        Ok(Answer::read(answer))
+        Ok((Answer::read(answer), doer))
     }
 
     /// Takes out a claim that may be the only one on its lock. Then there is
@@ -209,12 +215,9 @@ impl Engine for RedisEngine {
         }
         let key = |mine: &Arc<Mine>| mine.keys.lock().to_owned();
         let batches = self.server.batches(claims, BATCH, key);
-        let renewals = batches.iter().map(|batch| async {
-            let gone = self.renew_batch(lease.ttl, batch).await?;
-            let doing = || "renew".to_owned();
-            self.server.confirm(&key(&batch[0]), doing).await?;
-            Ok::<_, Error>(gone)
-        });
+        let renewals = batches
+            .iter()
+            .map(|batch| self.renew_batch(lease.ttl, batch));
         let gone = try_join_all(renewals).await?;
         let gone = gone.into_iter().flatten().collect();
         Ok(Renewal::Renewed { gone })
@@ -248,12 +251,12 @@ impl Engine for RedisEngine {
             return Ok(Standing::Gone);
         };
         mine.asked();
-        let mut answer = self.ask_for(ticket, &mine, &open).await?;
+        let (mut answer, mut doer) = self.ask_for(ticket, &mine, &open).await?;
         if let Answer::Late { now } = answer {
             // Either the server's clock was moved or the request was stuck for
             // a ttl; the former mends itself now.
             self.server.learn_time(mine.keys.lock(), now);
-            answer = self.ask_for(ticket, &mine, &open).await?;
+            (answer, doer) = self.ask_for(ticket, &mine, &open).await?;
         }
         match answer {
             Answer::Conflict { used } => {
@@ -272,7 +275,7 @@ impl Engine for RedisEngine {
                     // Once others have the claim in the queue, nobody behind it
                     // can be granted before it; so its grant needs no more.
                     let key = mine.keys.lock();
-                    self.server.confirm(key, || doing(ticket)).await?;
+                    self.server.confirm(&doer, key, || doing(ticket)).await?;
                 }
                 let standing = answer.into_standing(&mine);
                 standing.ok_or_else(|| strange(doing(ticket), &self.server.label))

@@ -33,6 +33,12 @@ enum Links {
     Cluster(Cluster),
 }
 
+/// Who did what was asked for: a link, and the number of its connection.
+pub(super) struct Doer {
+    pub(super) link: Arc<Link>,
+    pub(super) number: u64,
+}
+
 /// What is sent: a command, or a script that the server may have to learn first.
 pub(super) enum Request<'a> {
     Command(&'a Cmd),
@@ -44,7 +50,7 @@ impl Request<'_> {
         &self,
         link: &Link,
         anyway: bool,
-    ) -> Result<T, RedisError> {
+    ) -> Result<(T, u64), RedisError> {
         let (script, command) = match self {
             Self::Command(command) => (None, *command),
             Self::Script(script, command) => (Some(script), command),
@@ -61,9 +67,13 @@ impl Request<'_> {
     }
 }
 
-async fn ask<T: FromRedisValue>(link: &Link, command: &Cmd, anyway: bool) -> Result<T, RedisError> {
+async fn ask<T: FromRedisValue>(
+    link: &Link,
+    command: &Cmd,
+    anyway: bool,
+) -> Result<(T, u64), RedisError> {
     match anyway {
-        false => link.ask(command).await,
+        false => link.ask_noting(command).await,
         true => link.ask_anyway(command).await,
     }
 }
@@ -185,6 +195,7 @@ impl Server {
         doing: impl FnOnce() -> String,
     ) -> Result<T> {
         let answer = self.send(key, &Request::Command(command)).await;
+        let answer = answer.map(|(answer, _)| answer);
         answer.map_err(|error| fault(error, doing(), &self.label))
     }
 
@@ -196,6 +207,18 @@ impl Server {
         arguments: &[&str],
         doing: impl FnOnce() -> String,
     ) -> Result<T> {
+        let answer = self.run_noting(script, keys, arguments, doing).await;
+        answer.map(|(answer, _)| answer)
+    }
+
+    /// As `run`; also says who did it, for `confirm`.
+    pub(super) async fn run_noting<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        doing: impl FnOnce() -> String,
+    ) -> Result<(T, Doer)> {
         let length = |parts: &[&str]| parts.iter().map(|part| part.len()).sum::<usize>();
         let size = 64 + length(keys) + length(arguments);
         let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
@@ -210,19 +233,26 @@ impl Server {
         &self,
         key: &str,
         request: &Request<'_>,
-    ) -> Result<T, RedisError> {
+    ) -> Result<(T, Doer), RedisError> {
         match &self.links {
-            Links::One(link) => request.send(link, false).await,
+            Links::One(link) => {
+                let (answer, number) = request.send(link, false).await?;
+                let link = link.clone();
+                Ok((answer, Doer { link, number }))
+            }
             Links::Cluster(cluster) => cluster.send(key, request).await,
         }
     }
 
-    /// Waits until what was written to the key is as durable as was asked for.
-    pub(super) async fn confirm(&self, key: &str, doing: impl FnOnce() -> String) -> Result<()> {
-        match self.link(key) {
-            Some(link) => self.witnesses.confirm(&link, key, doing).await,
-            None => Ok(()),
-        }
+    /// Waits until what was just written beside the key is as durable as was
+    /// asked for.
+    pub(super) async fn confirm(
+        &self,
+        doer: &Doer,
+        key: &str,
+        doing: impl FnOnce() -> String,
+    ) -> Result<()> {
+        self.witnesses.confirm(doer, key, doing).await
     }
 
     /// Listens to a channel on every server, also on those that come later.

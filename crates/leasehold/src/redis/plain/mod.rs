@@ -29,7 +29,7 @@ use super::answer::strange;
 use super::config::RedisConfig;
 use super::keys::{field, unfield};
 use super::link::Ears;
-use super::server::Server;
+use super::server::{Doer, Server};
 use super::{lock, whole_millis};
 use crate::clock::{Moment, boot_time};
 use crate::engine::{
@@ -92,7 +92,7 @@ impl PlainEngine {
         Err(self.refusal(ErrorKind::Usage, doing(), why))
     }
 
-    async fn ask_for(&self, ticket: &Ticket, open: &OpenLease) -> Result<Answer> {
+    async fn ask_for(&self, ticket: &Ticket, open: &OpenLease) -> Result<(Answer, Doer)> {
         let (keys, id) = (Keys::of(&ticket.claim.name), hex(ticket.claim.id));
         let label = ticket.label.as_deref().unwrap_or(open.owner.label());
         let note = format!(
@@ -104,9 +104,9 @@ impl PlainEngine {
         );
         let ttl = open.lease.ttl;
         let not_after = self.server.time_in(&keys.lock, ttl).unwrap_or(0);
-        let answer: Vec<String> = self
+        let (answer, doer): (Vec<String>, _) = self
             .server
-            .run(
+            .run_noting(
                 &self.scripts.acquire,
                 &[&keys.lock, &keys.note],
                 &[
@@ -119,12 +119,19 @@ impl PlainEngine {
                 || doing(ticket),
             )
             .await?;
-        Ok(Answer::read(&answer))
+        Ok((Answer::read(&answer), doer))
     }
 
-    async fn held(&self, ticket: &Ticket, mine: &Mine, open: &OpenLease) -> Result<()> {
-        let key = ticket.claim.name.as_str();
-        self.server.confirm(key, || doing(ticket)).await?;
+    async fn held(
+        &self,
+        doer: &Doer,
+        ticket: &Ticket,
+        mine: &Mine,
+        open: &OpenLease,
+    ) -> Result<()> {
+        // Beside the note: a key beside the lock could be somebody else's.
+        let key = Keys::of(&ticket.claim.name).note;
+        self.server.confirm(doer, &key, || doing(ticket)).await?;
         if mine.is_held() {
             // Somebody else changed it before we knew that we hold it.
             open.news.notify_one();
@@ -167,6 +174,7 @@ impl PlainEngine {
             .iter()
             .map(|mine| Keys::of(&mine.claim.name))
             .collect();
+        let first_note = keys[0].note.as_str();
         let locks = keys.iter().map(|keys| keys.lock.as_str());
         let notes = keys.iter().map(|keys| keys.note.as_str());
         let notes = notes.filter(|_| with_notes);
@@ -178,7 +186,8 @@ impl PlainEngine {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let doing = || "renew".to_owned();
         let script = &self.scripts.renew;
-        let answer: Vec<u64> = self.server.run(script, &keys, &arguments, doing).await?;
+        let asking = self.server.run_noting(script, &keys, &arguments, doing);
+        let (answer, doer): (Vec<u64>, _) = asking.await?;
         let strange = || strange(doing(), &self.server.label);
         let (now, missing) = answer.split_first().ok_or_else(strange)?;
         self.server.learn_time(keys[0], *now);
@@ -190,7 +199,7 @@ impl PlainEngine {
                 gone.push(self.gone(&mine.claim).await?);
             }
         }
-        self.server.confirm(keys[0], doing).await?;
+        self.server.confirm(&doer, first_note, doing).await?;
         Ok(gone)
     }
 
@@ -301,16 +310,16 @@ impl Engine for PlainEngine {
             return Ok(Standing::Gone);
         };
         mine.asked();
-        let mut answer = self.ask_for(ticket, &open).await?;
+        let (mut answer, mut doer) = self.ask_for(ticket, &open).await?;
         if let Answer::Late { now } = answer {
             // Either the server's clock was moved or the request was stuck for
             // a ttl; the former mends itself now.
             self.server.learn_time(ticket.claim.name.as_str(), now);
-            answer = self.ask_for(ticket, &open).await?;
+            (answer, doer) = self.ask_for(ticket, &open).await?;
         }
         match answer {
             Answer::Held { token } => {
-                self.held(ticket, &mine, &open).await?;
+                self.held(&doer, ticket, &mine, &open).await?;
                 let token = Token::new(token);
                 Ok(Standing::Held { token })
             }
