@@ -248,6 +248,26 @@ async fn a_cluster_that_loses_a_master_goes_on_with_its_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_hangs_does_not_hide_who_took_its_place() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start_with_replicas(folder.path());
+    let ours = session(&cluster.url(), "ttl=3s").await;
+    // The one that would be asked first, if they were asked in turn.
+    let masters = &cluster.servers[..3];
+    let first = (0..3).min_by_key(|&number| masters[number].port().to_string());
+    let names = (0..).map(|number| format!("ledger-{number}"));
+    let mut names =
+        names.filter(|name| Some(cluster.owner(cluster.slot(&format!("lh:{{{name}}}")))) == first);
+    let name = names.next().unwrap();
+    lock(&ours, &name).await.release().await.unwrap();
+    masters[first.unwrap()].stop();
+    lock(&ours, &name).await.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tls_wants_the_right_authority_and_shows_a_certificate() {
     if must_skip(lacks_redis()) {
         return;

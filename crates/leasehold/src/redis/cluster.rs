@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, RedisError, ServerErrorKind, Value};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 use super::link::{Common, Link};
 use super::lock;
@@ -92,9 +94,13 @@ impl Cluster {
             let redirected = error.redirect_node();
             let target = redirected.and_then(|(address, _)| Host::of_address(address));
             match (error.kind(), target) {
-                (RedisKind::Server(ServerErrorKind::Moved), Some(target)) => {
+                (RedisKind::Server(ServerErrorKind::Moved), target) => {
                     let _ = self.learn_if_stale().await;
-                    link = self.link_to(&target);
+                    // A node that has no name for the other says only the port.
+                    link = match target {
+                        Some(target) => self.link_to(&target),
+                        None => self.link(key).unwrap_or(link),
+                    };
                     redirections += 1;
                 }
                 (RedisKind::Server(ServerErrorKind::Ask), Some(target)) => {
@@ -149,10 +155,16 @@ impl Cluster {
         let known = self.links().into_iter();
         let seeds = self.seeds.iter().map(|seed| self.link_to(seed));
         let mut last = None;
-        for link in known.chain(seeds) {
-            let mut question = Cmd::new();
-            question.arg("CLUSTER").arg("SLOTS");
-            match link.ask::<Value>(&question).await {
+        let mut question = Cmd::new();
+        question.arg("CLUSTER").arg("SLOTS");
+        // All at once: one that hangs must not use up the time of the others.
+        let ask = |link: Arc<Link>| {
+            let question = &question;
+            async move { (link.ask::<Value>(question).await, link) }
+        };
+        let mut answers: FuturesUnordered<_> = known.chain(seeds).map(ask).collect();
+        while let Some((answer, link)) = answers.next().await {
+            match answer {
                 Ok(answer) => match read_slots(&answer, link.host()) {
                     Some(ranges) if !ranges.is_empty() => {
                         self.take_over(ranges);

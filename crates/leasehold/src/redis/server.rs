@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, RedisError, Script, ServerErrorKind};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 
 use super::cluster::{Cluster, slot};
 use super::config::RedisConfig;
@@ -14,7 +16,7 @@ use super::fit::Mode;
 use super::link::{Common, Ears, Link};
 use super::lock;
 use super::place::Place;
-use super::way::{Access, Way};
+use super::way::{ANSWER_WITHIN, Access, Way};
 use super::witness::Witnesses;
 use crate::backoff;
 use crate::error::Result;
@@ -285,9 +287,20 @@ impl Server {
     where
         F: Future<Output = Result<(), RedisError>>,
     {
-        let results = join_all(self.links().into_iter().map(act)).await;
-        let is_done = results.iter().any(Result::is_ok);
-        let error = results.into_iter().find_map(Result::err);
+        let mut acts: FuturesUnordered<_> = self.links().into_iter().map(act).collect();
+        let (mut error, mut is_done) = (None, false);
+        while let Some(result) = acts.next().await {
+            match result {
+                Err(why) => error = error.or(Some(why)),
+                Ok(()) => {
+                    is_done = true;
+                    break;
+                }
+            }
+        }
+        // One that hangs would use up the time of the session.
+        let others = acts.collect::<Vec<_>>();
+        let _ = tokio::time::timeout(ANSWER_WITHIN / 4, others).await;
         match error {
             Some(error) if !is_done => Err(error),
             _ => Ok(()),
