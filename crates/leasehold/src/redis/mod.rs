@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use self::answer::{Answer, strange};
 use self::config::Layout;
@@ -96,6 +96,8 @@ impl RedisEngine {
         let ttl = whole_millis(ttl).to_string();
         let tickets = claims.iter().map(|mine| mine.ticket.as_str());
         let arguments: Vec<_> = std::iter::once(ttl.as_str()).chain(tickets).collect();
+        // A grant may be answered sooner than a renewal that was done before it.
+        let were_there: Vec<_> = claims.iter().map(|mine| !mine.is_asked_for()).collect();
         let doing = || "renew".to_owned();
         let (answer, doer): (Vec<String>, _) = self
             .server
@@ -108,10 +110,11 @@ impl RedisEngine {
         let mut gone = Vec::new();
         for pair in missing.chunks_exact(2) {
             let number: usize = pair[0].parse().map_err(|_| strange())?;
-            let mine = claims.get(number.wrapping_sub(1)).ok_or_else(strange)?;
-            // A claim that waits is looked at; one that is still asked for may
+            let number = number.wrapping_sub(1);
+            let mine = claims.get(number).ok_or_else(strange)?;
+            // A claim that waits is looked at; one that was still asked for may
             // not have arrived yet. It is not missing before it was there.
-            if mine.is_missing() {
+            if mine.is_missing() && were_there[number] {
                 gone.push(missed(mine, &pair[1]));
             }
         }
@@ -226,10 +229,14 @@ impl Engine for RedisEngine {
     async fn close(&self, lease: &Lease) -> Result<()> {
         self.inbox.close_lease(lease.id);
         let claims = self.inbox.claims_of(lease.id);
-        try_join_all(claims.iter().map(|mine| self.leave(mine))).await?;
-        for mine in claims {
+        // A server that is down must not hold up what others have.
+        let leaving = claims.iter().map(|mine| async {
+            self.leave(mine).await?;
             self.inbox.forget(mine.claim.id);
-        }
+            Ok(())
+        });
+        let left: Vec<Result<()>> = join_all(leaving).await;
+        left.into_iter().collect::<Result<()>>()?;
         self.server.unsubscribe(&inbox(lease.id)).await
     }
 

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use self::answer::{Answer, not_a_lock};
 use self::claims::{Claims, Mine, OpenLease};
@@ -184,6 +184,8 @@ impl PlainEngine {
             .chain(tickets)
             .collect();
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        // A grant may be answered sooner than a renewal that was done before it.
+        let were_held: Vec<_> = claims.iter().map(|mine| mine.is_missed()).collect();
         let doing = || "renew".to_owned();
         let script = &self.scripts.renew;
         let asking = self.server.run_noting(script, &keys, &arguments, doing);
@@ -194,8 +196,9 @@ impl PlainEngine {
         let mut gone = Vec::new();
         for number in missing {
             let number = usize::try_from(*number).map_err(|_| strange())?;
-            let mine = claims.get(number.wrapping_sub(1)).ok_or_else(strange)?;
-            if mine.is_missed() {
+            let number = number.wrapping_sub(1);
+            let mine = claims.get(number).ok_or_else(strange)?;
+            if were_held[number] && mine.is_missed() {
                 gone.push(self.gone(&mine.claim).await?);
             }
         }
@@ -281,11 +284,14 @@ impl Engine for PlainEngine {
     async fn close(&self, lease: &Lease) -> Result<()> {
         self.claims.close_lease(lease.id);
         let claims = self.claims.of(lease.id);
-        try_join_all(claims.iter().map(|mine| self.give_back(&mine.claim))).await?;
-        for mine in claims {
+        // A server that is down must not hold up what others have.
+        let leaving = claims.iter().map(|mine| async {
+            self.give_back(&mine.claim).await?;
             self.claims.forget(&mine.claim);
-        }
-        Ok(())
+            Ok(())
+        });
+        let left: Vec<Result<()>> = join_all(leaving).await;
+        left.into_iter().collect()
     }
 
     async fn listen(&self, lease: &Lease) {
@@ -295,6 +301,7 @@ impl Engine for PlainEngine {
         tokio::select! {
             () = open.news.notified() => {}
             () = waiting::prove(self, lease) => {}
+            () = self.server.mend() => {}
         }
     }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use self::answer::{Answer, foreign};
 use self::claims::{Claims, Mine, OpenLease};
@@ -148,6 +148,8 @@ impl RedissonEngine {
             arguments.push(Hex::of(mine.claim.id.0).as_str().to_owned());
         }
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        // A grant may be answered sooner than a renewal that was done before it.
+        let were_held: Vec<_> = claims.iter().map(|mine| mine.was_held()).collect();
         let doing = || "renew".to_owned();
         let (answer, doer): (Vec<String>, _) = self
             .server
@@ -160,10 +162,11 @@ impl RedissonEngine {
         let mut gone = Vec::new();
         for pair in missing.chunks_exact(2) {
             let number: usize = pair[0].parse().map_err(|_| strange())?;
-            let mine = claims.get(number.wrapping_sub(1)).ok_or_else(strange)?;
-            // One that is still asked for may not have arrived yet. It is not
+            let number = number.wrapping_sub(1);
+            let mine = claims.get(number).ok_or_else(strange)?;
+            // One that was still asked for may not have arrived yet. It is not
             // missing before it was there.
-            if mine.was_held() {
+            if were_held[number] && mine.was_held() {
                 gone.push(missed(mine, &pair[1]));
             }
         }
@@ -232,14 +235,14 @@ impl Engine for RedissonEngine {
     async fn close(&self, lease: &Lease) -> Result<()> {
         self.claims.close_lease(lease.id);
         let claims = self.claims.of_lease(lease.id);
-        let endings = claims
-            .iter()
-            .map(|mine| self.give_back(&mine.claim.name, &mine.holder, ""));
-        try_join_all(endings).await?;
-        for mine in claims {
+        // A server that is down must not hold up what others have.
+        let leaving = claims.iter().map(|mine| async {
+            self.give_back(&mine.claim.name, &mine.holder, "").await?;
             self.claims.forget(&mine.claim);
-        }
-        Ok(())
+            Ok(())
+        });
+        let left: Vec<Result<()>> = join_all(leaving).await;
+        left.into_iter().collect()
     }
 
     async fn listen(&self, lease: &Lease) {
