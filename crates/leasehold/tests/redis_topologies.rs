@@ -116,6 +116,25 @@ async fn a_lock_that_no_replica_confirms_is_not_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_confirmation_writes_over_no_key_of_others() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let servers = Replicated::start(folder.path(), 1, &[]);
+    for layout in ["queue", "plain", "redisson"] {
+        let options = format!("ttl=20s&durability=replicas:1&layout={layout}");
+        let ours = session(&servers.url(), &options).await;
+        let guard = lock(&ours, "ledger:w").await;
+        let before = servers.primary().tell("GET ledger:w");
+        let other = lock(&ours, "ledger").await;
+        assert_eq!(servers.primary().tell("GET ledger:w"), before, "{layout}");
+        other.release().await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_durability_that_the_server_lacks_is_named() {
     if must_skip(lacks_redis()) {
         return;
@@ -226,6 +245,26 @@ async fn a_cluster_that_loses_a_master_goes_on_with_its_replica() {
     let token = guard.token();
     guard.release().await.unwrap();
     assert!(lock(&newcomer, "ledger").await.token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_hangs_does_not_hide_who_took_its_place() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start_with_replicas(folder.path());
+    let ours = session(&cluster.url(), "ttl=3s").await;
+    // The one that would be asked first, if they were asked in turn.
+    let masters = &cluster.servers[..3];
+    let first = (0..3).min_by_key(|&number| masters[number].port().to_string());
+    let names = (0..).map(|number| format!("ledger-{number}"));
+    let mut names =
+        names.filter(|name| Some(cluster.owner(cluster.slot(&format!("lh:{{{name}}}")))) == first);
+    let name = names.next().unwrap();
+    lock(&ours, &name).await.release().await.unwrap();
+    masters[first.unwrap()].stop();
+    lock(&ours, &name).await.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,10 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, RedisError, ServerErrorKind, Value};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 use super::link::{Common, Link};
 use super::lock;
 use super::place::Host;
+use super::server::{Doer, Request};
 use super::way::Way;
 use crate::clock::{Moment, boot_time};
 
@@ -76,22 +79,28 @@ impl Cluster {
     pub(super) async fn send<T: FromRedisValue>(
         &self,
         key: &str,
-        request: &super::server::Request<'_>,
-    ) -> Result<T, RedisError> {
+        request: &Request<'_>,
+    ) -> Result<(T, Doer), RedisError> {
         let nowhere = || RedisError::from((RedisKind::Io, "no master of the cluster is known"));
         let mut link = self.link(key).ok_or_else(nowhere)?;
         let mut anyway = false;
         let (mut redirections, mut moves) = (0, 0);
         while redirections < REDIRECTIONS && moves < MOVES {
-            let answer = request.send::<T>(&link, anyway).await;
-            let Err(error) = answer else { return answer };
+            let error = match request.send::<T>(&link, anyway).await {
+                Ok((answer, number)) => return Ok((answer, Doer { link, number })),
+                Err(error) => error,
+            };
             anyway = false;
             let redirected = error.redirect_node();
             let target = redirected.and_then(|(address, _)| Host::of_address(address));
             match (error.kind(), target) {
-                (RedisKind::Server(ServerErrorKind::Moved), Some(target)) => {
+                (RedisKind::Server(ServerErrorKind::Moved), target) => {
                     let _ = self.learn_if_stale().await;
-                    link = self.link_to(&target);
+                    // A node that has no name for the other says only the port.
+                    link = match target {
+                        Some(target) => self.link_to(&target),
+                        None => self.link(key).unwrap_or(link),
+                    };
                     redirections += 1;
                 }
                 (RedisKind::Server(ServerErrorKind::Ask), Some(target)) => {
@@ -146,10 +155,16 @@ impl Cluster {
         let known = self.links().into_iter();
         let seeds = self.seeds.iter().map(|seed| self.link_to(seed));
         let mut last = None;
-        for link in known.chain(seeds) {
-            let mut question = Cmd::new();
-            question.arg("CLUSTER").arg("SLOTS");
-            match link.ask::<Value>(&question).await {
+        let mut question = Cmd::new();
+        question.arg("CLUSTER").arg("SLOTS");
+        // All at once: one that hangs must not use up the time of the others.
+        let ask = |link: Arc<Link>| {
+            let question = &question;
+            async move { (link.ask::<Value>(question).await, link) }
+        };
+        let mut answers: FuturesUnordered<_> = known.chain(seeds).map(ask).collect();
+        while let Some((answer, link)) = answers.next().await {
+            match answer {
                 Ok(answer) => match read_slots(&answer, link.host()) {
                     Some(ranges) if !ranges.is_empty() => {
                         self.take_over(ranges);

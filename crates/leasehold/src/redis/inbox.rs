@@ -104,6 +104,11 @@ impl Mine {
         *lock(&self.state) = State::default();
     }
 
+    /// Whether it is asked for and not yet answered.
+    pub(super) fn is_asked_for(&self) -> bool {
+        lock(&self.state).phase == Phase::Asked
+    }
+
     pub(super) fn waits(&self, order: u64, blocked_until: Moment) {
         let mut state = lock(&self.state);
         state.phase = Phase::Waiting { order };

@@ -65,6 +65,8 @@ pub(super) struct Link {
     is_greeted: AtomicBool,
     /// The server's clock in milliseconds, and when we learned it.
     time: Mutex<Option<(u64, Moment)>>,
+    /// Which server the last connection leads to, with the number of the attempt.
+    server: Mutex<(u64, Option<String>)>,
     /// When anything came from the server, in nanoseconds of the boot clock.
     heard: AtomicU64,
     this: Weak<Self>,
@@ -133,6 +135,7 @@ impl Link {
             proof: Mutex::default(),
             is_greeted: AtomicBool::new(true),
             time: Mutex::default(),
+            server: Mutex::default(),
             heard: AtomicU64::new(0),
             this: this.clone(),
         })
@@ -140,28 +143,36 @@ impl Link {
 
     /// Sends a command and waits for its answer.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
+        Ok(self.ask_noting(command).await?.0)
+    }
+
+    /// As `ask`; also says which connection the answer came on.
+    pub(super) async fn ask_noting<T: FromRedisValue>(
+        &self,
+        command: &Cmd,
+    ) -> Result<(T, u64), RedisError> {
         let (number, mut connection) = self.connection().await?;
         let patience = Patience::new(self, number);
         let answer = command.query_async(&mut connection).await;
         patience.ends();
-        self.judge(number, answer)
+        Ok((self.judge(number, answer)?, number))
     }
 
-    /// As `ask`, of a node that is just being given what is asked about.
+    /// As `ask_noting`, of a node that is just being given what is asked about.
     pub(super) async fn ask_anyway<T: FromRedisValue>(
         &self,
         command: &Cmd,
-    ) -> Result<T, RedisError> {
+    ) -> Result<(T, u64), RedisError> {
         self.ask_after(&::redis::cmd("ASKING"), command).await
     }
 
     /// Sends both, one directly behind the other, and waits for the answer to
-    /// the second.
+    /// the second. Also says which connection it came on.
     pub(super) async fn ask_after<T: FromRedisValue>(
         &self,
         first: &Cmd,
         second: &Cmd,
-    ) -> Result<T, RedisError> {
+    ) -> Result<(T, u64), RedisError> {
         let (number, mut connection) = self.connection().await?;
         let mut pipeline = ::redis::pipe();
         pipeline.add_command(first.clone()).ignore();
@@ -170,7 +181,7 @@ impl Link {
         let answer: Result<(Value,), _> = pipeline.query_async(&mut connection).await;
         patience.ends();
         let answer = answer.and_then(|(value,)| Ok(::redis::from_redis_value(value)?));
-        self.judge(number, answer)
+        Ok((self.judge(number, answer)?, number))
     }
 
     /// Teaches the server a script.
@@ -191,6 +202,12 @@ impl Link {
             Way::Host(host) => Some(host),
             _ => None,
         }
+    }
+
+    /// Which server the connection of that number leads to, if it is in use.
+    pub(super) fn server(&self, number: u64) -> Option<String> {
+        let (last, server) = &*lock(&self.server);
+        server.clone().filter(|_| *last == number)
     }
 
     /// Connects unless there is a connection.
@@ -237,6 +254,8 @@ impl Link {
         let mut connection = connecting.await?;
         let info: String = ::redis::cmd("INFO").query_async(&mut connection).await?;
         fit::check(&info, self.common.mode)?;
+        let server = fit::value(&info, "run_id").map(str::to_owned);
+        *lock(&self.server) = (number, server);
         self.greet(&mut connection).await?;
         let channels = lock(&self.common.channels).clone();
         if !channels.is_empty() {
@@ -280,7 +299,8 @@ impl Link {
         answer
     }
 
-    fn end(&self, number: u64) {
+    /// The connection of that number is not used again.
+    pub(super) fn end(&self, number: u64) {
         let mut line = lock(&self.line);
         if line.number != number {
             return;

@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 
 use self::answer::{Answer, strange};
 use self::config::Layout;
@@ -44,7 +44,7 @@ use self::keys::{Hex, Keys, field, inbox};
 use self::plain::PlainEngine;
 use self::redisson::RedissonEngine;
 use self::scripts::Scripts;
-use self::server::Server;
+use self::server::{Doer, Server};
 use crate::engine::{
     Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
     Withdrawn,
@@ -85,15 +85,20 @@ impl RedisEngine {
         })
     }
 
-    async fn ask_for(&self, ticket: &Ticket, mine: &Mine, open: &OpenLease) -> Result<Answer> {
+    async fn ask_for(
+        &self,
+        ticket: &Ticket,
+        mine: &Mine,
+        open: &OpenLease,
+    ) -> Result<(Answer, Doer)> {
         let rest = open.rest_of(ticket);
         let not_after = self
             .server
             .time_in(mine.keys.lock(), open.lease.ttl)
             .unwrap_or(0);
-        let answer = self
+        let (answer, doer) = self
             .server
-            .run(
+            .run_noting(
                 &self.scripts.enqueue,
                 &mine.keys.three(),
                 &[
@@ -106,7 +111,7 @@ impl RedisEngine {
                 || doing(ticket),
             )
             .await?;
-        Ok(Answer::read(answer))
+        Ok((Answer::read(answer), doer))
     }
 
     /// Takes out a claim that may be the only one on its lock. Then there is
@@ -183,10 +188,14 @@ impl Engine for RedisEngine {
     async fn close(&self, lease: &Lease) -> Result<()> {
         self.inbox.close_lease(lease.id);
         let claims = self.inbox.claims_of(lease.id);
-        try_join_all(claims.iter().map(|mine| self.leave(mine))).await?;
-        for mine in claims {
+        // A server that is down must not hold up what others have.
+        let leaving = claims.iter().map(|mine| async {
+            self.leave(mine).await?;
             self.inbox.forget(mine.claim.id);
-        }
+            Ok(())
+        });
+        let left: Vec<Result<()>> = join_all(leaving).await;
+        left.into_iter().collect::<Result<()>>()?;
         self.server.unsubscribe(&inbox(lease.id)).await
     }
 
@@ -208,12 +217,12 @@ impl Engine for RedisEngine {
             return Ok(Standing::Gone);
         };
         mine.asked();
-        let mut answer = self.ask_for(ticket, &mine, &open).await?;
+        let (mut answer, mut doer) = self.ask_for(ticket, &mine, &open).await?;
         if let Answer::Late { now } = answer {
             // Either the server's clock was moved or the request was stuck for
             // a ttl; the former mends itself now.
             self.server.learn_time(mine.keys.lock(), now);
-            answer = self.ask_for(ticket, &mine, &open).await?;
+            (answer, doer) = self.ask_for(ticket, &mine, &open).await?;
         }
         match answer {
             Answer::Conflict { used } => {
@@ -232,7 +241,7 @@ impl Engine for RedisEngine {
                     // Once others have the claim in the queue, nobody behind it
                     // can be granted before it; so its grant needs no more.
                     let key = mine.keys.lock();
-                    self.server.confirm(key, || doing(ticket)).await?;
+                    self.server.confirm(&doer, key, || doing(ticket)).await?;
                 }
                 let standing = answer.into_standing(&mine);
                 standing.ok_or_else(|| strange(doing(ticket), &self.server.label))

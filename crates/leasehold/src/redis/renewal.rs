@@ -13,7 +13,7 @@ use super::inbox::Mine;
 use super::keys::unfield;
 use super::{RedisEngine, whole_millis};
 use crate::engine::GoneClaim;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::Lost;
 
 /// How many claims one request renews. The server does nothing else meanwhile,
@@ -29,18 +29,10 @@ pub(super) async fn renew(
     let (alone, mut others): (Vec<_>, Vec<_>) =
         claims.into_iter().partition(|mine| mine.is_alone());
     let batches = engine.server.batches(alone, BATCH, key);
-    let renewals = batches.iter().map(|batch| async {
-        let left = renew_alone(engine, ttl, batch).await?;
-        confirm(engine, batch).await?;
-        Ok::<_, Error>(left)
-    });
+    let renewals = batches.iter().map(|batch| renew_alone(engine, ttl, batch));
     others.extend(try_join_all(renewals).await?.into_iter().flatten());
     let batches = engine.server.batches(others, BATCH, key);
-    let renewals = batches.iter().map(|batch| async {
-        let gone = renew_batch(engine, ttl, batch).await?;
-        confirm(engine, batch).await?;
-        Ok::<_, Error>(gone)
-    });
+    let renewals = batches.iter().map(|batch| renew_batch(engine, ttl, batch));
     let gone = try_join_all(renewals).await?;
     Ok(gone.into_iter().flatten().collect())
 }
@@ -51,11 +43,6 @@ pub(super) async fn renew(
 )]
 fn key(mine: &Arc<Mine>) -> String {
     mine.keys.lock().to_owned()
-}
-
-async fn confirm(engine: &RedisEngine, batch: &[Arc<Mine>]) -> Result<()> {
-    let key = batch[0].keys.lock();
-    engine.server.confirm(key, || "renew".to_owned()).await
 }
 
 /// Renews those of the claims that are alone on their locks, and returns the
@@ -71,7 +58,10 @@ async fn renew_alone(
     let arguments: Vec<_> = std::iter::once(ttl.as_str()).chain(tickets).collect();
     let doing = || "renew".to_owned();
     let script = &engine.scripts.renew_alone;
-    let answer: Vec<u64> = engine.server.run(script, &keys, &arguments, doing).await?;
+    let (answer, doer): (Vec<u64>, _) = engine
+        .server
+        .run_noting(script, &keys, &arguments, doing)
+        .await?;
     let strange = || strange(doing(), &engine.server.label);
     let (now, others) = answer.split_first().ok_or_else(strange)?;
     engine.server.learn_time(keys[0], *now);
@@ -81,6 +71,7 @@ async fn renew_alone(
     };
     let others: Option<Vec<_>> = others.iter().map(other).collect();
     let others = others.ok_or_else(strange)?;
+    engine.server.confirm(&doer, keys[0], doing).await?;
     others.iter().for_each(|mine| mine.is_not_alone());
     Ok(others)
 }
@@ -96,10 +87,13 @@ async fn renew_batch(
     let ttl = whole_millis(ttl).to_string();
     let tickets = claims.iter().map(|mine| mine.ticket.as_str());
     let arguments: Vec<_> = std::iter::once(ttl.as_str()).chain(tickets).collect();
+    // A grant may be answered sooner than a renewal that was done before it.
+    let were_there: Vec<_> = claims.iter().map(|mine| !mine.is_asked_for()).collect();
     let doing = || "renew".to_owned();
-    let answer: Vec<String> = engine
+    let script = &engine.scripts.renew;
+    let (answer, doer): (Vec<String>, _) = engine
         .server
-        .run(&engine.scripts.renew, &keys, &arguments, doing)
+        .run_noting(script, &keys, &arguments, doing)
         .await?;
     let strange = || strange(doing(), &engine.server.label);
     let (now, missing) = answer.split_first().ok_or_else(strange)?;
@@ -108,13 +102,15 @@ async fn renew_batch(
     let mut gone = Vec::new();
     for pair in missing.chunks_exact(2) {
         let number: usize = pair[0].parse().map_err(|_| strange())?;
-        let mine = claims.get(number.wrapping_sub(1)).ok_or_else(strange)?;
-        // A claim that waits is looked at; one that is still asked for may
-        // not have arrived yet. It is not missing before it was there.
-        if mine.is_missing() {
+        let number = number.wrapping_sub(1);
+        let mine = claims.get(number).ok_or_else(strange)?;
+        // A claim that waits is looked at; one that was still asked for may not
+        // have arrived yet. It is not missing before it was there.
+        if mine.is_missing() && were_there[number] {
             gone.push(missed(mine, &pair[1]));
         }
     }
+    engine.server.confirm(&doer, keys[0], doing).await?;
     Ok(gone)
 }
 

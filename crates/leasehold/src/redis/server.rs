@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, RedisError, Script, ServerErrorKind};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 
 use super::cluster::{Cluster, slot};
 use super::config::RedisConfig;
@@ -14,7 +16,7 @@ use super::fit::Mode;
 use super::link::{Common, Ears, Link};
 use super::lock;
 use super::place::Place;
-use super::way::{Access, Way};
+use super::way::{ANSWER_WITHIN, Access, Way};
 use super::witness::Witnesses;
 use crate::backoff;
 use crate::error::Result;
@@ -33,6 +35,12 @@ enum Links {
     Cluster(Cluster),
 }
 
+/// Who did what was asked for: a link, and the number of its connection.
+pub(super) struct Doer {
+    pub(super) link: Arc<Link>,
+    pub(super) number: u64,
+}
+
 /// What is sent: a command, or a script that the server may have to learn first.
 pub(super) enum Request<'a> {
     Command(&'a Cmd),
@@ -44,7 +52,7 @@ impl Request<'_> {
         &self,
         link: &Link,
         anyway: bool,
-    ) -> Result<T, RedisError> {
+    ) -> Result<(T, u64), RedisError> {
         let (script, command) = match self {
             Self::Command(command) => (None, *command),
             Self::Script(script, command) => (Some(script), command),
@@ -61,9 +69,13 @@ impl Request<'_> {
     }
 }
 
-async fn ask<T: FromRedisValue>(link: &Link, command: &Cmd, anyway: bool) -> Result<T, RedisError> {
+async fn ask<T: FromRedisValue>(
+    link: &Link,
+    command: &Cmd,
+    anyway: bool,
+) -> Result<(T, u64), RedisError> {
     match anyway {
-        false => link.ask(command).await,
+        false => link.ask_noting(command).await,
         true => link.ask_anyway(command).await,
     }
 }
@@ -185,6 +197,7 @@ impl Server {
         doing: impl FnOnce() -> String,
     ) -> Result<T> {
         let answer = self.send(key, &Request::Command(command)).await;
+        let answer = answer.map(|(answer, _)| answer);
         answer.map_err(|error| fault(error, doing(), &self.label))
     }
 
@@ -196,6 +209,18 @@ impl Server {
         arguments: &[&str],
         doing: impl FnOnce() -> String,
     ) -> Result<T> {
+        let answer = self.run_noting(script, keys, arguments, doing).await;
+        answer.map(|(answer, _)| answer)
+    }
+
+    /// As `run`; also says who did it, for `confirm`.
+    pub(super) async fn run_noting<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        doing: impl FnOnce() -> String,
+    ) -> Result<(T, Doer)> {
         let length = |parts: &[&str]| parts.iter().map(|part| part.len()).sum::<usize>();
         let size = 64 + length(keys) + length(arguments);
         let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
@@ -210,19 +235,26 @@ impl Server {
         &self,
         key: &str,
         request: &Request<'_>,
-    ) -> Result<T, RedisError> {
+    ) -> Result<(T, Doer), RedisError> {
         match &self.links {
-            Links::One(link) => request.send(link, false).await,
+            Links::One(link) => {
+                let (answer, number) = request.send(link, false).await?;
+                let link = link.clone();
+                Ok((answer, Doer { link, number }))
+            }
             Links::Cluster(cluster) => cluster.send(key, request).await,
         }
     }
 
-    /// Waits until what was written to the key is as durable as was asked for.
-    pub(super) async fn confirm(&self, key: &str, doing: impl FnOnce() -> String) -> Result<()> {
-        match self.link(key) {
-            Some(link) => self.witnesses.confirm(&link, key, doing).await,
-            None => Ok(()),
-        }
+    /// Waits until what was just written beside the key is as durable as was
+    /// asked for.
+    pub(super) async fn confirm(
+        &self,
+        doer: &Doer,
+        key: &str,
+        doing: impl FnOnce() -> String,
+    ) -> Result<()> {
+        self.witnesses.confirm(doer, key, doing).await
     }
 
     /// Listens to a channel on every server, also on those that come later.
@@ -255,9 +287,20 @@ impl Server {
     where
         F: Future<Output = Result<(), RedisError>>,
     {
-        let results = join_all(self.links().into_iter().map(act)).await;
-        let is_done = results.iter().any(Result::is_ok);
-        let error = results.into_iter().find_map(Result::err);
+        let mut acts: FuturesUnordered<_> = self.links().into_iter().map(act).collect();
+        let (mut error, mut is_done) = (None, false);
+        while let Some(result) = acts.next().await {
+            match result {
+                Err(why) => error = error.or(Some(why)),
+                Ok(()) => {
+                    is_done = true;
+                    break;
+                }
+            }
+        }
+        // One that hangs would use up the time of the session.
+        let others = acts.collect::<Vec<_>>();
+        let _ = tokio::time::timeout(ANSWER_WITHIN / 4, others).await;
         match error {
             Some(error) if !is_done => Err(error),
             _ => Ok(()),

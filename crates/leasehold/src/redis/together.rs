@@ -38,11 +38,12 @@ pub(super) async fn enqueue_all(engine: &RedisEngine, tickets: &[Ticket]) -> Res
     }
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let script = &engine.scripts.enqueue_all;
-    let answer: Vec<String> = engine.server.run(script, &keys, &arguments, doing).await?;
+    let asking = engine.server.run_noting(script, &keys, &arguments, doing);
+    let (answer, doer): (Vec<String>, _) = asking.await?;
     let answer: Vec<_> = answer.iter().map(String::as_str).collect();
     match answer[..] {
         ["held", ref orders @ ..] if orders.len() == tickets.len() => {
-            engine.server.confirm(keys[0], doing).await?;
+            engine.server.confirm(&doer, keys[0], doing).await?;
             let tokens = orders.iter().map(|order| order.parse().map(Token::new));
             let tokens = tokens.collect::<Result<Vec<_>, _>>();
             let tokens = tokens.map_err(|_| strange(doing(), &engine.server.label))?;

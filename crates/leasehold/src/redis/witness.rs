@@ -15,6 +15,7 @@ use super::config::{Durability, RedisConfig};
 use super::fault::fault;
 use super::fit::{value, version};
 use super::link::{Common, Ears, Link};
+use super::server::Doer;
 use super::{lock, whole_millis};
 use crate::error::{Effect, Error, ErrorKind, Result};
 
@@ -39,8 +40,17 @@ struct Witness {
 #[derive(Default)]
 struct Rounds {
     started: u64,
-    /// The last round that came to its end, and how many had seen.
-    finished: Option<(u64, u32)>,
+    /// The last round that came to its end, and what came of it.
+    finished: Option<(u64, Seen)>,
+}
+
+/// How many had seen, and what.
+#[derive(Clone)]
+struct Seen {
+    count: u32,
+    /// The server whose writes they have seen, and the connection to it.
+    server: Option<String>,
+    connection: u64,
 }
 
 /// Nobody writes to this connection.
@@ -88,20 +98,32 @@ impl Witnesses {
     /// Waits until enough have seen what was written before this was called.
     pub(super) async fn confirm(
         &self,
-        link: &Link,
+        doer: &Doer,
         key: &str,
         doing: impl FnOnce() -> String,
     ) -> Result<()> {
+        let link = &doer.link;
         let (needed, what) = match self.durability {
             Durability::None => return Ok(()),
             Durability::Fsync if self.is_always.load(Ordering::Relaxed) => return Ok(()),
             Durability::Replicas(needed) => (needed, "replicas"),
             Durability::Fsync => (1, "disk"),
         };
-        let seen = match self.witness(link).round(key, self.durability).await {
+        let witness = self.witness(link);
+        let seen = match witness.round(key, self.durability).await {
             Ok(seen) => seen,
             Err(error) => return Err(fault(error, doing(), &link.label).effect_is(Effect::Unknown)),
         };
+        if seen.server != link.server(doer.number) {
+            // Another server took its place, and may not have what was written.
+            // One of the two connections is out of date; nobody knows which.
+            link.end(doer.number);
+            witness.link.end(seen.connection);
+            let why = "another server answers than the one that was written to";
+            let error = Error::new(ErrorKind::Unavailable, doing(), why);
+            return Err(error.on(&*link.label).effect_is(Effect::Unknown));
+        }
+        let seen = seen.count;
         if seen >= needed {
             return Ok(());
         }
@@ -152,15 +174,15 @@ impl Witnesses {
 
 impl Witness {
     /// How many have seen, by a round that started after this was called.
-    async fn round(&self, key: &str, durability: Durability) -> Result<u32, RedisError> {
+    async fn round(&self, key: &str, durability: Durability) -> Result<Seen, RedisError> {
         let needed = lock(&self.rounds).started + 1;
         let _turn = self.turn.lock().await;
         let number = {
             let mut rounds = lock(&self.rounds);
-            if let Some((number, seen)) = rounds.finished
-                && number >= needed
+            if let Some((number, seen)) = &rounds.finished
+                && *number >= needed
             {
-                return Ok(seen);
+                return Ok(seen.clone());
             }
             rounds.started += 1;
             rounds.started
@@ -169,19 +191,25 @@ impl Witness {
         let lifetime = whole_millis(2 * WITHIN);
         mark.arg(format!("{key}:w")).arg(1).arg("PX").arg(lifetime);
         let mut wait = Cmd::new();
-        let seen = match durability {
+        let (count, connection) = match durability {
             Durability::Fsync => {
                 wait.arg("WAITAOF").arg(1).arg(0).arg(whole_millis(WITHIN));
-                let (disk, _): (u32, u32) = self.link.ask_after(&mark, &wait).await?;
-                disk
+                let answer = self.link.ask_after(&mark, &wait).await?;
+                let ((disk, _), connection): ((u32, u32), _) = answer;
+                (disk, connection)
             }
             Durability::Replicas(count) => {
                 wait.arg("WAIT").arg(count).arg(whole_millis(WITHIN));
                 self.link.ask_after(&mark, &wait).await?
             }
-            Durability::None => 0,
+            Durability::None => (0, 0),
         };
-        lock(&self.rounds).finished = Some((number, seen));
+        let seen = Seen {
+            count,
+            server: self.link.server(connection),
+            connection,
+        };
+        lock(&self.rounds).finished = Some((number, seen.clone()));
         Ok(seen)
     }
 }

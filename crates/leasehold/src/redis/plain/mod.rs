@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use self::answer::{Answer, not_a_lock};
 use self::claims::{Claims, Mine, OpenLease};
@@ -30,7 +30,7 @@ use super::answer::strange;
 use super::config::RedisConfig;
 use super::keys::{field, unfield};
 use super::link::Ears;
-use super::server::Server;
+use super::server::{Doer, Server};
 use super::{lock, whole_millis};
 use crate::clock::{Moment, boot_time};
 use crate::engine::{
@@ -93,7 +93,7 @@ impl PlainEngine {
         Err(self.refusal(ErrorKind::Usage, doing(), why))
     }
 
-    async fn ask_for(&self, ticket: &Ticket, open: &OpenLease) -> Result<Answer> {
+    async fn ask_for(&self, ticket: &Ticket, open: &OpenLease) -> Result<(Answer, Doer)> {
         let (keys, id) = (Keys::of(&ticket.claim.name), hex(ticket.claim.id));
         let label = ticket.label.as_deref().unwrap_or(open.owner.label());
         let note = format!(
@@ -105,9 +105,9 @@ impl PlainEngine {
         );
         let ttl = open.lease.ttl;
         let not_after = self.server.time_in(&keys.lock, ttl).unwrap_or(0);
-        let answer: Vec<String> = self
+        let (answer, doer): (Vec<String>, _) = self
             .server
-            .run(
+            .run_noting(
                 &self.scripts.acquire,
                 &[&keys.lock, &keys.note],
                 &[
@@ -120,12 +120,19 @@ impl PlainEngine {
                 || doing(ticket),
             )
             .await?;
-        Ok(Answer::read(&answer))
+        Ok((Answer::read(&answer), doer))
     }
 
-    async fn held(&self, ticket: &Ticket, mine: &Mine, open: &OpenLease) -> Result<()> {
-        let key = ticket.claim.name.as_str();
-        self.server.confirm(key, || doing(ticket)).await?;
+    async fn held(
+        &self,
+        doer: &Doer,
+        ticket: &Ticket,
+        mine: &Mine,
+        open: &OpenLease,
+    ) -> Result<()> {
+        // Beside the note: a key beside the lock could be somebody else's.
+        let key = Keys::of(&ticket.claim.name).note;
+        self.server.confirm(doer, &key, || doing(ticket)).await?;
         if mine.is_held() {
             // Somebody else changed it before we knew that we hold it.
             open.news.notify_one();
@@ -168,6 +175,7 @@ impl PlainEngine {
             .iter()
             .map(|mine| Keys::of(&mine.claim.name))
             .collect();
+        let first_note = keys[0].note.as_str();
         let locks = keys.iter().map(|keys| keys.lock.as_str());
         let notes = keys.iter().map(|keys| keys.note.as_str());
         let notes = notes.filter(|_| with_notes);
@@ -177,21 +185,25 @@ impl PlainEngine {
             .chain(tickets)
             .collect();
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        // A grant may be answered sooner than a renewal that was done before it.
+        let were_held: Vec<_> = claims.iter().map(|mine| mine.is_missed()).collect();
         let doing = || "renew".to_owned();
         let script = &self.scripts.renew;
-        let answer: Vec<u64> = self.server.run(script, &keys, &arguments, doing).await?;
+        let asking = self.server.run_noting(script, &keys, &arguments, doing);
+        let (answer, doer): (Vec<u64>, _) = asking.await?;
         let strange = || strange(doing(), &self.server.label);
         let (now, missing) = answer.split_first().ok_or_else(strange)?;
         self.server.learn_time(keys[0], *now);
         let mut gone = Vec::new();
         for number in missing {
             let number = usize::try_from(*number).map_err(|_| strange())?;
-            let mine = claims.get(number.wrapping_sub(1)).ok_or_else(strange)?;
-            if mine.is_missed() {
+            let number = number.wrapping_sub(1);
+            let mine = claims.get(number).ok_or_else(strange)?;
+            if were_held[number] && mine.is_missed() {
                 gone.push(self.gone(&mine.claim).await?);
             }
         }
-        self.server.confirm(keys[0], doing).await?;
+        self.server.confirm(&doer, first_note, doing).await?;
         Ok(gone)
     }
 
@@ -273,11 +285,14 @@ impl Engine for PlainEngine {
     async fn close(&self, lease: &Lease) -> Result<()> {
         self.claims.close_lease(lease.id);
         let claims = self.claims.of(lease.id);
-        try_join_all(claims.iter().map(|mine| self.give_back(&mine.claim))).await?;
-        for mine in claims {
+        // A server that is down must not hold up what others have.
+        let leaving = claims.iter().map(|mine| async {
+            self.give_back(&mine.claim).await?;
             self.claims.forget(&mine.claim);
-        }
-        Ok(())
+            Ok(())
+        });
+        let left: Vec<Result<()>> = join_all(leaving).await;
+        left.into_iter().collect()
     }
 
     async fn listen(&self, lease: &Lease) {
@@ -303,16 +318,16 @@ impl Engine for PlainEngine {
             return Ok(Standing::Gone);
         };
         mine.asked();
-        let mut answer = self.ask_for(ticket, &open).await?;
+        let (mut answer, mut doer) = self.ask_for(ticket, &open).await?;
         if let Answer::Late { now } = answer {
             // Either the server's clock was moved or the request was stuck for
             // a ttl; the former mends itself now.
             self.server.learn_time(ticket.claim.name.as_str(), now);
-            answer = self.ask_for(ticket, &open).await?;
+            (answer, doer) = self.ask_for(ticket, &open).await?;
         }
         match answer {
             Answer::Held { token } => {
-                self.held(ticket, &mine, &open).await?;
+                self.held(&doer, ticket, &mine, &open).await?;
                 let token = Token::new(token);
                 Ok(Standing::Held { token })
             }

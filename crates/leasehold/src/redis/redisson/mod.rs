@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use self::answer::{Answer, foreign};
 use self::claims::{Claims, Mine, OpenLease};
@@ -31,7 +31,7 @@ use super::config::RedisConfig;
 use super::fit::version;
 use super::keys::{Hex, field, unfield};
 use super::place::Place;
-use super::server::Server;
+use super::server::{Doer, Server};
 use super::whole_millis;
 use crate::clock::boot_time;
 use crate::engine::{
@@ -101,7 +101,7 @@ impl RedissonEngine {
         mine: &Mine,
         keys: &Keys,
         open: &OpenLease,
-    ) -> Result<Answer> {
+    ) -> Result<(Answer, Doer)> {
         let label = ticket.label.as_deref().unwrap_or(open.owner.label());
         let shown = format!(
             "{} {} {} {} {}",
@@ -112,9 +112,9 @@ impl RedissonEngine {
             field(label)
         );
         let not_after = self.server.time_in(&keys.lock, open.lease.ttl).unwrap_or(0);
-        let answer: Vec<String> = self
+        let (answer, doer): (Vec<String>, _) = self
             .server
-            .run(
+            .run_noting(
                 &self.scripts.lock,
                 &[&keys.lock, &keys.record, &keys.counter],
                 &[
@@ -126,7 +126,9 @@ impl RedissonEngine {
                 || doing(ticket),
             )
             .await?;
-        Answer::read(&answer).ok_or_else(|| strange(doing(ticket), &self.server.label))
+        let answer = Answer::read(&answer);
+        let answer = answer.ok_or_else(|| strange(doing(ticket), &self.server.label))?;
+        Ok((answer, doer))
     }
 
     /// Renews these claims; those that the store does not have are returned,
@@ -146,10 +148,12 @@ impl RedissonEngine {
             arguments.push(Hex::of(mine.claim.id.0).as_str().to_owned());
         }
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        // A grant may be answered sooner than a renewal that was done before it.
+        let were_held: Vec<_> = claims.iter().map(|mine| mine.was_held()).collect();
         let doing = || "renew".to_owned();
-        let answer: Vec<String> = self
+        let (answer, doer): (Vec<String>, _) = self
             .server
-            .run(&self.scripts.renew, &keys, &arguments, doing)
+            .run_noting(&self.scripts.renew, &keys, &arguments, doing)
             .await?;
         let strange = || strange(doing(), &self.server.label);
         let (now, missing) = answer.split_first().ok_or_else(strange)?;
@@ -158,13 +162,15 @@ impl RedissonEngine {
         let mut gone = Vec::new();
         for pair in missing.chunks_exact(2) {
             let number: usize = pair[0].parse().map_err(|_| strange())?;
-            let mine = claims.get(number.wrapping_sub(1)).ok_or_else(strange)?;
-            // One that is still asked for may not have arrived yet. It is not
+            let number = number.wrapping_sub(1);
+            let mine = claims.get(number).ok_or_else(strange)?;
+            // One that was still asked for may not have arrived yet. It is not
             // missing before it was there.
-            if mine.was_held() {
+            if were_held[number] && mine.was_held() {
                 gone.push(missed(mine, &pair[1]));
             }
         }
+        self.server.confirm(&doer, keys[1], doing).await?;
         Ok(gone)
     }
 
@@ -218,12 +224,9 @@ impl Engine for RedissonEngine {
         }
         let key = |mine: &Arc<Mine>| mine.claim.name.as_str().to_owned();
         let batches = self.server.batches(claims, BATCH, key);
-        let renewals = batches.iter().map(|batch| async {
-            let gone = self.renew_batch(lease.ttl, batch).await?;
-            let record = Keys::of(&batch[0].claim.name).record;
-            self.server.confirm(&record, || "renew".to_owned()).await?;
-            Ok::<_, Error>(gone)
-        });
+        let renewals = batches
+            .iter()
+            .map(|batch| self.renew_batch(lease.ttl, batch));
         let gone = try_join_all(renewals).await?;
         let gone = gone.into_iter().flatten().collect();
         Ok(Renewal::Renewed { gone })
@@ -232,14 +235,14 @@ impl Engine for RedissonEngine {
     async fn close(&self, lease: &Lease) -> Result<()> {
         self.claims.close_lease(lease.id);
         let claims = self.claims.of_lease(lease.id);
-        let endings = claims
-            .iter()
-            .map(|mine| self.give_back(&mine.claim.name, &mine.holder, ""));
-        try_join_all(endings).await?;
-        for mine in claims {
+        // A server that is down must not hold up what others have.
+        let leaving = claims.iter().map(|mine| async {
+            self.give_back(&mine.claim.name, &mine.holder, "").await?;
             self.claims.forget(&mine.claim);
-        }
-        Ok(())
+            Ok(())
+        });
+        let left: Vec<Result<()>> = join_all(leaving).await;
+        left.into_iter().collect()
     }
 
     async fn listen(&self, lease: &Lease) {
@@ -266,16 +269,17 @@ impl Engine for RedissonEngine {
             return Ok(Standing::Gone);
         };
         mine.is_asked();
-        let mut answer = self.ask_for(ticket, &mine, &keys, &open).await?;
+        let (mut answer, mut doer) = self.ask_for(ticket, &mine, &keys, &open).await?;
         if let Answer::Late { now } = answer {
             // Either the server's clock was moved or the request was stuck for
             // a ttl; the former mends itself now.
             self.server.learn_time(&keys.lock, now);
-            answer = self.ask_for(ticket, &mine, &keys, &open).await?;
+            (answer, doer) = self.ask_for(ticket, &mine, &keys, &open).await?;
         }
         match answer {
             Answer::Held { token } => {
-                self.server.confirm(&keys.record, || doing(ticket)).await?;
+                let confirming = self.server.confirm(&doer, &keys.record, || doing(ticket));
+                confirming.await?;
                 if mine.is_held() {
                     open.news.notify_one();
                 }
