@@ -165,9 +165,11 @@ impl Engine for RedisEngine {
         let id = LeaseId(random_u128());
         let lease = Lease { id, ttl };
         self.server.subscribe(&inbox(id)).await?;
-        self.server.learn_times("open a session").await?;
-        // Else all the first renewals that leave at once would find it missing.
-        self.server.teach(&self.scripts.renew_alone).await;
+        // Else all the first renewals, which leave at once, would find the
+        // script missing.
+        let teaching = self.server.teach(&self.scripts.renew_alone);
+        let (learned, ()) = tokio::join!(self.server.learn_times("open a session"), teaching);
+        learned?;
         self.inbox.add_lease(lease, owner);
         Ok(lease)
     }

@@ -310,8 +310,8 @@ impl Server {
     /// Teaches every server a script. It is no error if one cannot be reached:
     /// whoever runs the script there does it then.
     pub(super) async fn teach(&self, script: &Script) {
-        let links = self.links();
-        join_all(links.iter().map(|link| link.load(script))).await;
+        let load = |link: Arc<Link>| async move { link.load(script).await };
+        let _ = self.everywhere(load).await;
     }
 
     /// Makes lost connections anew, so that held claims are verified as soon as
