@@ -37,10 +37,6 @@ pub(super) async fn renew(
     Ok(gone.into_iter().flatten().collect())
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "batches are grouped by it"
-)]
 fn key(mine: &Arc<Mine>) -> String {
     mine.keys.lock().to_owned()
 }
