@@ -50,6 +50,12 @@ mod random;
 mod reaper;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(all(any(test, feature = "redis"), not(feature = "conformance")))]
+mod redlock;
+// Public for the models in `leasehold-lab` only.
+#[cfg(feature = "conformance")]
+#[doc(hidden)]
+pub mod redlock;
 mod reentrant;
 mod rwlock;
 mod semaphore;
