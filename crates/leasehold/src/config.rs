@@ -20,6 +20,7 @@ const SCHEMES: &[&str] = &[
     "unix",
     "redis+sentinel",
     "redis+cluster",
+    "redlock",
 ];
 /// The options that every store has.
 const OPTIONS: &[&str] = &["ttl", "margin", "patience", "label"];
@@ -44,6 +45,8 @@ pub(crate) enum Store {
     },
     #[cfg(feature = "redis")]
     Redis(Box<crate::redis::RedisConfig>),
+    #[cfg(feature = "redis")]
+    Redlock(Box<crate::redis::redlock::RedlockConfig>),
 }
 
 impl Store {
@@ -53,6 +56,8 @@ impl Store {
             Self::Sqlite { .. } => "sqlite",
             #[cfg(feature = "redis")]
             Self::Redis(_) => "redis",
+            #[cfg(feature = "redis")]
+            Self::Redlock(_) => "redlock",
         }
     }
 
@@ -62,15 +67,22 @@ impl Store {
             Self::Memory { .. } | Self::Sqlite { .. } => &[],
             #[cfg(feature = "redis")]
             Self::Redis(_) => crate::redis::OPTIONS,
+            #[cfg(feature = "redis")]
+            Self::Redlock(_) => crate::redis::redlock::OPTIONS,
         }
     }
 
     /// Takes in an option of its own.
     fn set(&mut self, key: &str, _value: &str) -> Result<()> {
         #[cfg(feature = "redis")]
-        if let Self::Redis(config) = self {
+        {
             use crate::redis::Refusal;
-            match config.set(key, _value) {
+            let set = match self {
+                Self::Redis(config) => config.set(key, _value),
+                Self::Redlock(config) => config.set(key, _value),
+                _ => Err(Refusal::NotOurs),
+            };
+            match set {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Unknown(what, known)) => return Err(unknown(what, _value, known)),
                 Err(Refusal::Wrong(why)) => return Err(wrong(why)),
@@ -87,6 +99,8 @@ impl Store {
             Self::Memory { .. } | Self::Sqlite { .. } => Ok(()),
             #[cfg(feature = "redis")]
             Self::Redis(config) => config.check().map_err(wrong),
+            #[cfg(feature = "redis")]
+            Self::Redlock(config) => config.check().map_err(wrong),
         }
     }
 }
@@ -145,6 +159,11 @@ impl Config {
                 let engine = crate::redis::connect(config).await?;
                 Ok((engine, Clock::Boot))
             }
+            #[cfg(feature = "redis")]
+            Store::Redlock(config) => {
+                let engine = crate::redis::redlock::RedlockEngine::connect(config).await?;
+                Ok((Arc::new(engine), Clock::Boot))
+            }
         }
     }
 }
@@ -157,8 +176,13 @@ impl Store {
             let config = crate::redis::RedisConfig::parse(scheme, place);
             return config.map(Box::new).map(Self::Redis).map_err(wrong);
         }
+        #[cfg(feature = "redis")]
+        if scheme == "redlock" {
+            let config = crate::redis::redlock::RedlockConfig::parse(place);
+            return config.map(Box::new).map(Self::Redlock).map_err(wrong);
+        }
         #[cfg(not(feature = "redis"))]
-        if scheme == "unix" || scheme.starts_with("redis") {
+        if scheme == "unix" || scheme == "redlock" || scheme.starts_with("redis") {
             let why = format!("{scheme}: is not compiled in; enable the feature `redis`");
             return Err(wrong(why));
         }

@@ -50,11 +50,7 @@ mod random;
 mod reaper;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(all(any(test, feature = "redis"), not(feature = "conformance")))]
-mod redlock;
-// Public for the models in `leasehold-lab` only.
-#[cfg(feature = "conformance")]
-#[doc(hidden)]
+#[cfg(any(test, feature = "redis", feature = "conformance"))]
 pub mod redlock;
 mod reentrant;
 mod rwlock;

@@ -85,6 +85,22 @@ const STORES: &[Store] = &[
             }
         },
     },
+    #[cfg(feature = "redis")]
+    Store {
+        name: "redlock",
+        lacks: server::lacks_redis,
+        start: |_, _| pool::FLEETS.take(),
+    },
+    #[cfg(feature = "redis")]
+    Store {
+        name: "redlock-without-tokens",
+        lacks: server::lacks_redis,
+        start: |_, _| {
+            let mut started = pool::FLEETS.take();
+            started.url.push_str("?tokens=off");
+            started
+        },
+    },
 ];
 
 /// A Redis server of its own, and its URL with these options.

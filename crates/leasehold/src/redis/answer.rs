@@ -111,3 +111,13 @@ pub(super) fn strange(doing: String, store: &str) -> Error {
         .on(store)
         .effect_is(Effect::Unknown)
 }
+
+/// Why a key that is no string cannot be such a lock.
+pub(super) fn not_a_lock(kind: &str) -> String {
+    match kind {
+        "hash" => "the lock's key holds a hash, which is how Redisson locks; \
+                   write layout=redisson to share its locks, or take another name"
+            .into(),
+        kind => format!("the lock's key holds a {kind}, which is no lock; take another name"),
+    }
+}

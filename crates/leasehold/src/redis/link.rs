@@ -158,6 +158,20 @@ impl Link {
         Ok((self.judge(number, answer)?, number))
     }
 
+    /// As `ask`, with a command that may name the server it goes to: it goes to
+    /// that one and no other, whatever takes its place later.
+    pub(super) async fn ask_naming<T: FromRedisValue>(
+        &self,
+        command: impl FnOnce(&str) -> Cmd,
+    ) -> Result<T, RedisError> {
+        let (number, mut connection) = self.connection().await?;
+        let command = command(&self.server(number).unwrap_or_default());
+        let patience = Patience::new(self, number);
+        let answer = command.query_async(&mut connection).await;
+        patience.ends();
+        self.judge(number, answer)
+    }
+
     /// As `ask_noting`, of a node that is just being given what is asked about.
     pub(super) async fn ask_anyway<T: FromRedisValue>(
         &self,
@@ -208,6 +222,15 @@ impl Link {
     pub(super) fn server(&self, number: u64) -> Option<String> {
         let (last, server) = &*lock(&self.server);
         server.clone().filter(|_| *last == number)
+    }
+
+    /// Which server the connection leads to, if there is one.
+    pub(super) fn current_server(&self) -> Option<String> {
+        let number = {
+            let line = lock(&self.line);
+            line.connection.initialized().then_some(line.number)?
+        };
+        self.server(number)
     }
 
     /// Connects unless there is a connection.

@@ -22,6 +22,7 @@ mod link;
 mod place;
 mod plain;
 mod redisson;
+pub(crate) mod redlock;
 mod renewal;
 mod scripts;
 mod server;

@@ -4,10 +4,11 @@
 use std::sync::Mutex;
 
 use crate::Started;
-use crate::server::{Cluster, RedisServer, Sentinel};
+use crate::server::{Cluster, Fleet, RedisServer, Sentinel};
 
 pub(crate) static SENTINELS: Pool<Sentinel> = Pool(Mutex::new(Vec::new()));
 pub(crate) static CLUSTERS: Pool<Cluster> = Pool(Mutex::new(Vec::new()));
+pub(crate) static FLEETS: Pool<Fleet> = Pool(Mutex::new(Vec::new()));
 
 /// Stores that no case uses now.
 pub(crate) struct Pool<T: 'static>(Mutex<Vec<(tempfile::TempDir, T)>>);
@@ -55,6 +56,7 @@ impl<T: Pooled> Drop for Taken<T> {
 pub(crate) fn end() {
     SENTINELS.0.lock().expect("no case panics with it").clear();
     CLUSTERS.0.lock().expect("no case panics with it").clear();
+    FLEETS.0.lock().expect("no case panics with it").clear();
 }
 
 impl Pooled for Sentinel {
@@ -84,5 +86,20 @@ impl Pooled for Cluster {
     }
     fn pool() -> &'static Pool<Self> {
         &CLUSTERS
+    }
+}
+
+impl Pooled for Fleet {
+    fn start(folder: &std::path::Path) -> Self {
+        Self::start(folder, 5)
+    }
+    fn url(&self) -> String {
+        self.url()
+    }
+    fn masters(&self) -> Vec<&RedisServer> {
+        self.servers.iter().collect()
+    }
+    fn pool() -> &'static Pool<Self> {
+        &FLEETS
     }
 }

@@ -7,6 +7,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod cluster;
+mod fleet;
 mod ports;
 mod process;
 mod replicated;
@@ -19,6 +20,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub(crate) use cluster::Cluster;
+pub(crate) use fleet::Fleet;
 pub(crate) use replicated::Replicated;
 pub(crate) use sentinel::Sentinel;
 pub(crate) use standalone::{RedisServer, text};

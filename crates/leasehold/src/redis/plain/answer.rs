@@ -53,16 +53,6 @@ pub(super) fn time_left(millis: &str) -> Option<Option<Duration>> {
     Some((millis != -1).then_some(left))
 }
 
-/// Why a key that is no string cannot be such a lock.
-pub(super) fn not_a_lock(kind: &str) -> String {
-    match kind {
-        "hash" => "the lock's key holds a hash, which is how Redisson locks; \
-                   write layout=redisson to share its locks, or take another name"
-            .into(),
-        kind => format!("the lock's key holds a {kind}, which is no lock; take another name"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_library_that_owns_a_key_is_named() {
-        assert!(not_a_lock("hash").contains("Redisson"));
-        assert!(not_a_lock("list").contains("a list"));
+        assert!(crate::redis::answer::not_a_lock("hash").contains("Redisson"));
+        assert!(crate::redis::answer::not_a_lock("list").contains("a list"));
     }
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
-use super::answer::{not_a_lock, time_left};
+use super::answer::time_left;
 use super::keys::{Keys, NOTES};
 use super::{PlainEngine, strange};
 use crate::engine::{Claimant, Finding, Inspect, Owner, Queue, Severity};
 use crate::error::{ErrorKind, Result};
 use crate::fence::Token;
 use crate::name::Name;
+use crate::redis::answer::not_a_lock;
 use crate::redis::fault::fault;
 use crate::redis::inspect::{examine_all, owner, read_eviction};
 use crate::redis::keys::unhex;

@@ -22,11 +22,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
 
-use self::answer::{Answer, not_a_lock};
+use self::answer::Answer;
 use self::claims::{Claims, Mine, OpenLease};
 use self::keys::{Keys, OURS, hex};
 use self::scripts::Scripts;
-use super::answer::strange;
+use super::answer::{not_a_lock, strange};
 use super::config::RedisConfig;
 use super::keys::{field, unfield};
 use super::link::Ears;

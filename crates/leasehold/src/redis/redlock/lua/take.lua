@@ -1,0 +1,38 @@
+-- Round 1: takes the lock on this node if it is free. Never sent twice with the
+-- same id.
+-- KEYS   1 the lock, 2 its note, 3 the node
+-- ARGV   1 id, 2 ttl in ms, 3 the server's time in ms after which it is too late,
+--        4 the server's run id, or '' without tokens, 5 how long the note lives in ms,
+--        6 without tokens: the rest of the note
+-- Answer the node's counter for this lock, or 0 without tokens
+--        | {refused, ms until it expires or -1} | {quarantined, the run id that was admitted or ''}
+--        | {late, server time in ms} | {type, what the key holds instead of a string}
+local call = redis.call
+local time = call('TIME')
+local micros = time[1] * 1000000 + time[2]
+if micros > (ARGV[3] + 1) * 1000 then return { 'late', string.format('%.0f', micros / 1000) } end
+local node
+if ARGV[4] ~= '' then
+  node = call('HMGET', KEYS[3], 'run', 'floor', 'high')
+  if node[1] ~= ARGV[4] then return { 'quarantined', node[1] or '' } end
+end
+if not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  local kind = call('TYPE', KEYS[1]).ok
+  if kind ~= 'string' and kind ~= 'none' then return { 'type', kind } end
+  return { 'refused', string.format('%.0f', call('PTTL', KEYS[1])) }
+end
+local note = call('GET', KEYS[2])
+local counter = note and tonumber(string.match(note, '^%d+'))
+if not node then
+  -- Whoever uses tokens finds its counter as it was.
+  local kept = counter and string.format('%.0f', counter) or '-'
+  call('SET', KEYS[2], kept .. ARGV[6], 'PX', ARGV[5])
+  return 0
+end
+local floor, high = tonumber(node[2]) or 0, tonumber(node[3]) or 0
+if not counter then
+  -- The note may have expired: no counter was ever above `high`.
+  counter = math.max(floor, high)
+  call('SET', KEYS[2], string.format('%.0f', counter), 'PX', ARGV[5])
+end
+return string.format('%.0f', math.max(counter, floor))

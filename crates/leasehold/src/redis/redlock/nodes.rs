@@ -1,0 +1,270 @@
+//! The nodes, and how all of them are asked at once.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ::redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, RedisError, Script, ServerErrorKind};
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+
+use super::config::RedlockConfig;
+use super::scripts::Scripts;
+use crate::error::{Error, ErrorKind, Result};
+use crate::redis::config::RedisConfig;
+use crate::redis::fault::fault;
+use crate::redis::fit::{Mode, UNFIT};
+use crate::redis::link::{Common, Ears, Link};
+use crate::redis::lock;
+use crate::redis::way::{Access, Way};
+use crate::redlock::quorum;
+
+/// All nodes of a session.
+pub(super) struct Nodes {
+    pub(super) label: String,
+    pub(super) uses_tokens: bool,
+    pub(super) all: Vec<Node>,
+    pub(super) scripts: Scripts,
+}
+
+/// One node: a Redis server of its own.
+pub(super) struct Node {
+    pub(super) number: usize,
+    pub(super) link: Arc<Link>,
+    common: Arc<Common>,
+}
+
+/// A script and what it is given, except for what each node is given itself.
+pub(super) struct Call<'a> {
+    pub(super) script: &'a Script,
+    pub(super) keys: &'a [&'a str],
+    pub(super) arguments: &'a [&'a str],
+}
+
+impl Nodes {
+    /// The nodes, not yet connected. Each may have ears of its own.
+    pub(super) fn new(
+        config: &RedlockConfig,
+        ears: impl Fn(usize) -> Arc<dyn Ears>,
+        greeting: &'static [&'static [&'static str]],
+    ) -> Result<Self> {
+        let nodes = config.nodes.iter().enumerate();
+        let nodes = nodes.map(|(number, node)| Node::new(number, node, ears(number), greeting));
+        Ok(Self {
+            label: config.label(),
+            uses_tokens: config.tokens,
+            all: nodes.collect::<Result<_>>()?,
+            scripts: Scripts::new(),
+        })
+    }
+
+    /// Connects to all nodes. Those that are away are tried again later, if
+    /// the others are a majority; one that is no node for us is an error.
+    pub(super) async fn connect(&self) -> Result<()> {
+        let nodes = self;
+        let connecting = nodes.all.iter().map(|node| node.link.connect());
+        let mut away = None;
+        let mut connected = 0;
+        for (node, result) in nodes.all.iter().zip(join_all(connecting).await) {
+            match result {
+                Ok(()) => connected += 1,
+                Err(error) if is_no_node(&error) => return Err(node.wrong(error, "connect")),
+                Err(error) => away = away.or(Some(node.wrong(error, "connect"))),
+            }
+        }
+        nodes.check_different()?;
+        match away {
+            Some(error) if connected < nodes.majority() => Err(nodes.too_few(connected, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn majority(&self) -> usize {
+        quorum::majority(self.all.len())
+    }
+
+    fn too_few(&self, connected: usize, error: &Error) -> Error {
+        let why = format!(
+            "{connected} of {} nodes answer and {} are needed: {error}",
+            self.all.len(),
+            self.majority()
+        );
+        Error::new(error.kind(), "connect", why).on(&*self.label)
+    }
+
+    /// The same server under two names would vote twice.
+    fn check_different(&self) -> Result<()> {
+        for node in &self.all {
+            if let Some(twin) = self.twin_of(node) {
+                let (one, other) = (&twin.link.label, &node.link.label);
+                let why = format!("{one} and {other} are the same server: name each node once");
+                return Err(Error::new(ErrorKind::Config, "connect", why).on(&*self.label));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node before this one that is the same server.
+    pub(super) fn twin_of(&self, node: &Node) -> Option<&Node> {
+        let run = node.link.current_server()?;
+        let before = self.all.iter().take(node.number);
+        before
+            .into_iter()
+            .find(|other| other.link.current_server().as_ref() == Some(&run))
+    }
+
+    /// Asks these nodes at once; the answers come as they arrive.
+    pub(super) fn ask<'a, T, F>(
+        &'a self,
+        nodes: impl IntoIterator<Item = usize>,
+        act: impl Fn(&'a Node) -> F,
+    ) -> FuturesUnordered<impl Future<Output = (usize, T)>>
+    where
+        F: Future<Output = T>,
+    {
+        let nodes = nodes.into_iter().filter_map(|number| self.all.get(number));
+        nodes
+            .map(|node| {
+                let acting = act(node);
+                async move { (node.number, acting.await) }
+            })
+            .collect()
+    }
+
+    /// Asks all nodes at once and waits for each as long as the limit.
+    pub(super) async fn ask_all<'a, T, F>(
+        &'a self,
+        limit: Duration,
+        act: impl Fn(&'a Node) -> F,
+    ) -> Vec<Result<T, RedisError>>
+    where
+        F: Future<Output = Result<T, RedisError>>,
+    {
+        let asking = self.all.iter().map(|node| {
+            let acting = act(node);
+            async move {
+                let answer = tokio::time::timeout(limit, acting).await;
+                answer.unwrap_or_else(|_| Err(silent()))
+            }
+        });
+        join_all(asking).await
+    }
+
+    /// Learns the clocks of the nodes; an error if no majority tells.
+    pub(super) async fn learn_times(&self, limit: Duration) -> Result<()> {
+        let learn = |node: &'_ Node| {
+            let link = node.link.clone();
+            async move {
+                let (seconds, micros): (u64, u64) = link.ask(&::redis::cmd("TIME")).await?;
+                link.learn_time(seconds * 1000 + micros / 1000);
+                Ok(())
+            }
+        };
+        let learned = self.ask_all(limit, learn).await;
+        let count = learned.iter().flatten().count();
+        match learned
+            .into_iter()
+            .zip(&self.all)
+            .find_map(|(learned, node)| {
+                learned
+                    .err()
+                    .map(|error| node.wrong(error, "reach the nodes"))
+            }) {
+            Some(error) if count < self.majority() => Err(self.too_few(count, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Listens to a channel on every node, also on those that come back later.
+    pub(super) async fn subscribe(&self, channel: &str, limit: Duration) {
+        for node in &self.all {
+            lock(&node.common.channels).push(channel.to_owned());
+        }
+        self.ask_all(limit, |node| node.link.subscribe(channel))
+            .await;
+    }
+
+    pub(super) async fn unsubscribe(&self, channel: &str, limit: Duration) {
+        for node in &self.all {
+            lock(&node.common.channels).retain(|other| other != channel);
+        }
+        self.ask_all(limit, |node| node.link.unsubscribe(channel))
+            .await;
+    }
+}
+
+/// Whether the server can never be a node of ours: it is too old, of another
+/// kind, or a replica, which is no node of its own.
+fn is_no_node(error: &RedisError) -> bool {
+    error.code() == Some(UNFIT) || error.to_string().contains("replica")
+}
+
+/// The error of a node that did not answer in time.
+pub(super) fn silent() -> RedisError {
+    let error = std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer in time");
+    RedisError::from(error)
+}
+
+impl Node {
+    fn new(
+        number: usize,
+        config: &RedisConfig,
+        ears: Arc<dyn Ears>,
+        greeting: &'static [&'static [&'static str]],
+    ) -> Result<Self> {
+        let common = Arc::new(Common {
+            access: Access::new(config)?,
+            mode: Mode::Single,
+            ears,
+            greeting,
+            channels: Mutex::default(),
+        });
+        let label = config.label();
+        let no_way = || Error::new(ErrorKind::Config, "connect", "no single server").on(&*label);
+        let way = Way::of(&config.place).ok_or_else(no_way)?;
+        let link = Link::new(number, way, label.clone(), common.clone());
+        Ok(Self {
+            number,
+            link,
+            common,
+        })
+    }
+
+    /// Runs a script. It may name the server that runs it: the connection leads
+    /// to that one and no other, whatever takes its place later.
+    pub(super) async fn run<T: FromRedisValue>(&self, call: &Call<'_>) -> Result<T, RedisError> {
+        let command = |run: &str| {
+            let mut command = Cmd::new();
+            command.arg("EVALSHA").arg(call.script.get_hash());
+            command.arg(call.keys.len()).arg(call.keys);
+            for argument in call.arguments {
+                match *argument {
+                    RUN => command.arg(run),
+                    argument => command.arg(argument),
+                };
+            }
+            command
+        };
+        let answer = self.link.ask_naming(command).await;
+        match &answer {
+            Err(error) if error.kind() == RedisKind::Server(ServerErrorKind::NoScript) => {
+                self.link.load(call.script).await?;
+                self.link.ask_naming(command).await
+            }
+            _ => answer,
+        }
+    }
+
+    pub(super) fn wrong(&self, error: RedisError, doing: &str) -> Error {
+        fault(error, doing.into(), &self.link.label)
+    }
+}
+
+/// Stands for the run id of whichever server gets it.
+pub(super) const RUN: &str = "\0run";
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Nodes").field(&self.label).finish()
+    }
+}

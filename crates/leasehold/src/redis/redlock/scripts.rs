@@ -1,0 +1,37 @@
+//! The scripts, each with its head comment in `lua/`.
+
+use std::fmt;
+
+use ::redis::Script;
+
+pub(super) struct Scripts {
+    pub(super) take: Script,
+    pub(super) raise: Script,
+    pub(super) renew: Script,
+    pub(super) release: Script,
+    pub(super) evict: Script,
+    pub(super) look: Script,
+    pub(super) floor: Script,
+    pub(super) admit: Script,
+}
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            take: Script::new(include_str!("lua/take.lua")),
+            raise: Script::new(include_str!("lua/raise.lua")),
+            renew: Script::new(include_str!("lua/renew.lua")),
+            release: Script::new(include_str!("lua/release.lua")),
+            evict: Script::new(include_str!("lua/evict.lua")),
+            look: Script::new(include_str!("lua/look.lua")),
+            floor: Script::new(include_str!("lua/floor.lua")),
+            admit: Script::new(include_str!("lua/admit.lua")),
+        }
+    }
+}
+
+impl fmt::Debug for Scripts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scripts")
+    }
+}

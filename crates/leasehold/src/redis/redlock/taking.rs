@@ -1,0 +1,312 @@
+//! One attempt to take a lock: the nodes are asked, and what they say is put
+//! before `quorum.rs`, which decides.
+
+use std::time::Duration;
+
+use ::redis::{RedisError, Value};
+use futures_util::StreamExt;
+
+use super::claims::{Mine, OpenLease};
+use super::keys::{Keys, NODE};
+use super::nodes::{Call, Nodes, RUN};
+use super::note::Note;
+use crate::clock::{Moment, boot_time, wall_time};
+use crate::redis::whole_millis;
+use crate::redlock::quorum::{Attempt, Raised, Step, Vote, WIDTH, Why, counter_after, validity};
+
+/// What became of an attempt.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) outcome: Outcome,
+    /// The nodes that have the lock as ours, as far as they answered.
+    pub(super) granted: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Held {
+        token: u64,
+    },
+    /// Others have it, or too many nodes of it.
+    Busy {
+        /// When a majority of the nodes has it free, unless somebody renews.
+        free_in: Option<Duration>,
+    },
+    /// Too few nodes answered. Why the others did not.
+    TooFew(Vec<String>),
+    /// The key is not a lock on a node; of what type it is.
+    NoLock(String),
+    /// The nodes' counters have no room for another token.
+    Exhausted,
+    /// A majority granted, too late to be of use.
+    TooLate,
+}
+
+/// What a node answered in round 1.
+enum Answer {
+    Counter(u64),
+    Refused(Option<Duration>),
+    Quarantined,
+    Late,
+    NoLock(String),
+    Away(String),
+}
+
+/// One attempt, under an id that was never used before.
+pub(super) struct Taking<'a> {
+    nodes: &'a Nodes,
+    keys: &'a Keys,
+    id: &'a str,
+    open: &'a OpenLease,
+    note: Note<'a>,
+    /// The token if the nodes have no say in it.
+    own_token: u64,
+    granted: Vec<usize>,
+    refused: Vec<Option<Duration>>,
+    away: Vec<String>,
+    no_lock: Option<String>,
+}
+
+impl<'a> Taking<'a> {
+    pub(super) fn new(
+        nodes: &'a Nodes,
+        mine: &'a Mine,
+        id: &'a str,
+        open: &'a OpenLease,
+        label: Option<&'a str>,
+    ) -> Self {
+        Self {
+            nodes,
+            keys: &mine.keys,
+            id,
+            open,
+            note: Note {
+                id,
+                holder: mine.holder,
+                owner: &open.owner,
+                label: label.unwrap_or(open.owner.label()),
+                lease: open.lease.id,
+                since: wall_time(),
+            },
+            own_token: match nodes.uses_tokens {
+                true => 0,
+                false => Self::own_token(nodes),
+            },
+            granted: Vec::new(),
+            refused: Vec::new(),
+            away: Vec::new(),
+            no_lock: None,
+        }
+    }
+
+    /// Asks for the lock. `sent` is from before the first node is asked.
+    pub(super) async fn run(mut self, sent: Moment) -> Taken {
+        let mut attempt = Attempt::new(self.nodes.all.len(), self.nodes.uses_tokens);
+        let mut step = self.round_1(&mut attempt).await;
+        if let Step::Raise { token, nodes } = step {
+            step = self.round_2(&mut attempt, token, nodes).await;
+        }
+        let outcome = match step {
+            Step::Held { token } => match validity(sent, boot_time(), self.open.lease.ttl) {
+                Some(_) if !self.nodes.uses_tokens => Outcome::Held {
+                    token: self.own_token,
+                },
+                Some(_) => Outcome::Held { token },
+                None => Outcome::TooLate,
+            },
+            Step::Failed(Why::Exhausted) => Outcome::Exhausted,
+            _ => match self.no_lock {
+                Some(kind) => Outcome::NoLock(kind),
+                None if self.away.len() > self.nodes.all.len() - self.nodes.majority() => {
+                    Outcome::TooFew(self.away)
+                }
+                None => Outcome::Busy {
+                    free_in: self.free_in(),
+                },
+            },
+        };
+        Taken {
+            outcome,
+            granted: self.granted,
+        }
+    }
+
+    /// Without the nodes' counters: the time as the fastest of their clocks has
+    /// it, which orders nothing for certain.
+    fn own_token(nodes: &Nodes) -> u64 {
+        let clocks = nodes.all.iter();
+        let millis = clocks.filter_map(|node| node.link.time_in(Duration::ZERO));
+        millis.max().unwrap_or(0) * 1000 + boot_time().nanos() / 1000 % 1000
+    }
+
+    async fn round_1(&mut self, attempt: &mut Attempt) -> Step {
+        let (ttl, nodes) = (self.open.lease.ttl, self.nodes);
+        let (ttl_millis, note_millis) = (whole_millis(ttl).to_string(), self.open.note_millis());
+        let rest = match nodes.uses_tokens {
+            true => String::new(),
+            false => self.note.rest(self.own_token),
+        };
+        let run = if nodes.uses_tokens { RUN } else { "" };
+        let keys = [&*self.keys.lock, &*self.keys.note, NODE];
+        let (id, ttl_millis, note_millis) = (self.id, &*ttl_millis, &*note_millis);
+        let rest = &*rest;
+        let mut answers = nodes.ask(0..nodes.all.len(), |node| async move {
+            let not_after = node.link.time_in(ttl).unwrap_or(0).to_string();
+            let call = Call {
+                script: &nodes.scripts.take,
+                keys: &keys,
+                arguments: &[id, ttl_millis, &not_after, run, note_millis, rest],
+            };
+            node.run::<Value>(&call).await
+        });
+        let limit = tokio::time::sleep(self.open.limit);
+        tokio::pin!(limit);
+        loop {
+            let (number, answer) = tokio::select! {
+                biased;
+                answer = answers.next() => match answer {
+                    Some(answer) => answer,
+                    None => return Step::Failed(Why::Away),
+                },
+                () = &mut limit => {
+                    let heard = self.granted.len() + self.refused.len() + self.away.len();
+                    let missing = self.nodes.all.len() - heard;
+                    self.away.extend((0..missing).map(|_| "one did not answer in time".to_owned()));
+                    return Step::Failed(Why::Away);
+                }
+            };
+            let vote = self.count(number, answer);
+            match attempt.voted(number, vote) {
+                Step::Wait => {}
+                step => return step,
+            }
+        }
+    }
+
+    /// Takes in what a node answered in round 1.
+    fn count(&mut self, number: usize, answer: Result<Value, RedisError>) -> Vote {
+        let node = &self.nodes.all[number];
+        let label = &node.link.label;
+        let answer = match answer {
+            // Its clock is learned from the answer itself.
+            Ok(answer) => Answer::read(&answer, &node.link),
+            Err(error) => Answer::Away(node.wrong(error, "lock").why().to_owned()),
+        };
+        match answer {
+            Answer::Counter(counter) => match self.nodes.twin_of(node) {
+                None => {
+                    self.granted.push(number);
+                    return Vote::Granted { counter };
+                }
+                Some(twin) => {
+                    let twin = &twin.link.label;
+                    self.away
+                        .push(format!("{label} is the same server as {twin}"));
+                }
+            },
+            Answer::Refused(left) => {
+                self.refused.push(left);
+                return Vote::Refused;
+            }
+            Answer::NoLock(kind) => {
+                self.refused.push(None);
+                self.no_lock = Some(kind);
+            }
+            Answer::Quarantined => {
+                self.open.nodes_to_settle.notify_one();
+                self.away.push(format!(
+                    "{label} is in quarantine: it restarted and may have forgotten; \
+                     `leasehold redlock admit` lets it in again"
+                ));
+            }
+            Answer::Late => self.away.push(format!("{label}: its clock was moved")),
+            Answer::Away(why) => self.away.push(format!("{label}: {why}")),
+        }
+        Vote::Away
+    }
+
+    async fn round_2(&mut self, attempt: &mut Attempt, token: u64, raise: Vec<usize>) -> Step {
+        let nodes = self.nodes;
+        let keys = [&*self.keys.lock, &*self.keys.note, NODE];
+        let (first, last) = (token.to_string(), counter_after(token, WIDTH).to_string());
+        let (note_millis, rest) = (self.open.note_millis(), self.note.rest(token));
+        let call = Call {
+            script: &nodes.scripts.raise,
+            keys: &keys,
+            arguments: &[self.id, RUN, &first, &last, &note_millis, &rest],
+        };
+        let call = &call;
+        let mut answers = nodes.ask(raise, |node| node.run::<Value>(call));
+        let limit = tokio::time::sleep(self.open.limit);
+        tokio::pin!(limit);
+        loop {
+            let (number, answer) = tokio::select! {
+                biased;
+                answer = answers.next() => match answer {
+                    Some(answer) => answer,
+                    None => return Step::Failed(Why::Away),
+                },
+                () = &mut limit => {
+                    self.away.push("a node that granted did not answer again in time".into());
+                    return Step::Failed(Why::Away);
+                }
+            };
+            let raised = match answer {
+                Ok(Value::Int(1)) => Raised::Done,
+                // Somebody else was faster on this node.
+                Ok(_) => {
+                    self.refused.push(None);
+                    Raised::Refused
+                }
+                Err(error) => {
+                    let node = &nodes.all[number];
+                    let why = node.wrong(error, "lock");
+                    self.away
+                        .push(format!("{}: {}", node.link.label, why.why()));
+                    Raised::Away
+                }
+            };
+            match attempt.raised(number, raised) {
+                Step::Wait => {}
+                step => return step,
+            }
+        }
+    }
+
+    /// When enough of those that refused have it free to make a majority with
+    /// those that granted. `None` if that is not known.
+    fn free_in(&self) -> Option<Duration> {
+        let missing = self.nodes.majority().checked_sub(self.granted.len())?;
+        let mut left: Vec<_> = self.refused.iter().flatten().copied().collect();
+        left.sort();
+        match missing {
+            0 => Some(Duration::ZERO),
+            missing => left.get(missing - 1).copied(),
+        }
+    }
+}
+
+impl Answer {
+    fn read(answer: &Value, link: &crate::redis::link::Link) -> Self {
+        if let Ok(counter) = ::redis::from_redis_value_ref::<u64>(answer) {
+            return Self::Counter(counter);
+        }
+        let words = ::redis::from_redis_value_ref::<Vec<String>>(answer).unwrap_or_default();
+        match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["refused", left] => {
+                // What is left is told in whole milliseconds.
+                let left = left.parse().ok().map(|left: u64| left + 1);
+                Self::Refused(left.map(Duration::from_millis))
+            }
+            ["quarantined", _] => Self::Quarantined,
+            ["late", now] => {
+                if let Ok(now) = now.parse() {
+                    link.learn_time(now);
+                }
+                Self::Late
+            }
+            ["type", kind] => Self::NoLock(kind.to_owned()),
+            _ => Self::Away("an answer that is none of ours".into()),
+        }
+    }
+}

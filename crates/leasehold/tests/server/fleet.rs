@@ -1,0 +1,33 @@
+//! Several Redis servers that know nothing of each other: the nodes of Redlock.
+
+use std::path::Path;
+
+use super::RedisServer;
+
+pub(crate) struct Fleet {
+    pub(crate) servers: Vec<RedisServer>,
+}
+
+impl Fleet {
+    pub(crate) fn start(folder: &Path, count: usize) -> Self {
+        Self::start_with(folder, count, &[])
+    }
+
+    /// With these settings for every node.
+    pub(crate) fn start_with(folder: &Path, count: usize, settings: &[&str]) -> Self {
+        let start = |number: usize| {
+            let folder = folder.join(format!("node-{number}"));
+            std::fs::create_dir_all(&folder).expect("there is room for a folder");
+            RedisServer::start(&folder, settings)
+        };
+        Self {
+            servers: (0..count).map(start).collect(),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let places = self.servers.iter().map(RedisServer::url);
+        let places: Vec<_> = places.map(|url| url.replace("redis://", "")).collect();
+        format!("redlock://{}", places.join(","))
+    }
+}
