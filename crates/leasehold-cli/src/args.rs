@@ -9,6 +9,8 @@ use leasehold::Name;
 
 use crate::bench::BenchArgs;
 use crate::exit;
+#[cfg(feature = "redis")]
+use crate::redlock::RedlockArgs;
 
 /// Distributed locks: run a command under a lock, see who holds what, break
 /// what is stuck.
@@ -58,6 +60,8 @@ pub(crate) enum Command {
     /// Check whether the store is fit for locks, and say what to do if not
     Doctor,
     Bench(BenchArgs),
+    #[cfg(feature = "redis")]
+    Redlock(RedlockArgs),
     /// Print completions for a shell
     Completions(Completions),
     /// Print the manual

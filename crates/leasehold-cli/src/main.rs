@@ -15,6 +15,8 @@ mod ls;
 mod man;
 mod nested;
 mod print;
+#[cfg(feature = "redis")]
+mod redlock;
 mod run;
 mod show;
 mod signals;
@@ -90,6 +92,8 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
             let url = common.url.clone();
             runtime.block_on(bench::bench(args, url, common.json))
         }
+        #[cfg(feature = "redis")]
+        Command::Redlock(args) => runtime.block_on(redlock::redlock(common, args, console)),
         Command::Completions(args) => completions::completions(args),
         Command::Man(args) => man::man(args),
     }

@@ -48,10 +48,25 @@ pub(crate) fn identity(url: &str) -> String {
             full.map_or(path.into_owned(), |full| full.display().to_string())
         );
     }
+    if scheme == "redlock" {
+        let nodes = rest.strip_prefix("//").unwrap_or(rest).split(',');
+        let nodes: Vec<_> = nodes.map(node).collect();
+        return format!("redlock://{}", nodes.join(","));
+    }
     match rest.rsplit_once('@') {
         Some((_, host)) => format!("{scheme}://{host}"),
         None => format!("{scheme}:{rest}"),
     }
+}
+
+/// One of several servers, each of which may have its own user and password.
+fn node(place: &str) -> String {
+    let known = ["redis://", "rediss://", "unix:"];
+    let way = known.into_iter().find(|way| place.starts_with(way));
+    let way = way.unwrap_or("");
+    let place = &place[way.len()..];
+    let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
+    format!("{way}{host}")
 }
 
 #[cfg(test)]
@@ -63,6 +78,14 @@ mod tests {
         let identity = identity("redis://user:hunter2@host:6379/0?password=hunter2");
         assert_eq!(identity, "redis://host:6379/0");
         assert_eq!(super::identity("hunter2"), "");
+    }
+
+    #[test]
+    fn every_node_is_named_and_no_secret_of_any() {
+        let identity = identity(
+            "redlock://a,ann:hunter2@b:7000/3,rediss://:x://hunter2@c,unix:/run/r.sock?ttl=5s",
+        );
+        assert_eq!(identity, "redlock://a,b:7000/3,rediss://c,unix:/run/r.sock");
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod floor;
 mod held;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "redis")]
+mod redlock;
 mod report;
 mod startup;
 mod tasks;
@@ -74,6 +76,12 @@ pub(crate) async fn bench(
     #[cfg(feature = "redis")]
     if redis::is_meant(&setting.url) {
         redis::bench(&setting, &scratch, &mut report, wanted).await?;
+        report.finish()?;
+        return Ok(exit::OK);
+    }
+    #[cfg(feature = "redis")]
+    if redlock::is_meant(&setting.url) {
+        redlock::bench(&setting, &scratch, &mut report, wanted).await?;
         report.finish()?;
         return Ok(exit::OK);
     }

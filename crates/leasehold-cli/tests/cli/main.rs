@@ -18,6 +18,12 @@ mod redis;
 mod redis_faults;
 #[cfg(feature = "redis")]
 mod redis_server;
+#[cfg(feature = "redis")]
+mod redlock;
+#[cfg(feature = "redis")]
+mod redlock_input;
+#[cfg(feature = "redis")]
+mod redlock_nodes;
 mod run;
 mod terminal;
 mod world;

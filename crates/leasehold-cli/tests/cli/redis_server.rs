@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use crate::world::World;
 const PROGRAM: &str = "redis-server";
 
 pub(crate) struct Server {
+    program: PathBuf,
     process: Child,
     folder: TempDir,
     port: u16,
@@ -31,11 +33,23 @@ impl Server {
     /// With these lines of configuration. They stand in a file: what is in
     /// arguments is public.
     pub(crate) fn with(lines: &[&str]) -> Option<Self> {
-        let version = Command::new(PROGRAM).arg("--version").output();
+        Self::of(Path::new(PROGRAM), lines)
+    }
+
+    /// One that is older than anything we support, from `cargo xtask tools`.
+    pub(crate) fn too_old() -> Option<Self> {
+        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let tools = scratch.parent().unwrap().join("tools");
+        Self::of(&tools.join("servers/redis-5.0.6/redis-server"), &[])
+    }
+
+    fn of(program: &Path, lines: &[&str]) -> Option<Self> {
+        let version = Command::new(program).arg("--version").output();
         if version.is_err() {
+            let program = program.display();
             let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some();
-            assert!(!must_run, "{PROGRAM} is not installed");
-            eprintln!("skipped: {PROGRAM} is not installed");
+            assert!(!must_run, "{program} is not installed");
+            eprintln!("skipped: {program} is not installed");
             return None;
         }
         let folder = TempDir::new().unwrap();
@@ -50,9 +64,10 @@ impl Server {
                 lines.join("\n")
             );
             fs::write(folder.path().join("redis.conf"), place).unwrap();
-            let mut process = spawn(&folder);
+            let mut process = spawn(program, &folder);
             if answers(&mut process, port) {
                 return Some(Self {
+                    program: program.to_owned(),
                     process,
                     folder,
                     port,
@@ -60,11 +75,21 @@ impl Server {
             }
             end(&mut process);
         }
-        panic!("{PROGRAM} does not start");
+        panic!("{} does not start", program.display());
     }
 
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Host and port.
+    pub(crate) fn place(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Sends one command whose arguments have no spaces.
+    pub(crate) fn tell(&self, command: &str) -> String {
+        ask(self.port, &format!("{command}\r\n")).unwrap()
     }
 
     /// The same with a password.
@@ -84,7 +109,7 @@ impl Server {
 
     /// Starts it on the same port, without what it knew.
     pub(crate) fn start_again(&mut self) {
-        self.process = spawn(&self.folder);
+        self.process = spawn(&self.program, &self.folder);
         assert!(answers(&mut self.process, self.port));
     }
 
@@ -104,8 +129,8 @@ fn end(process: &mut Child) {
     let _ = process.wait();
 }
 
-fn spawn(folder: &TempDir) -> Child {
-    Command::new(PROGRAM)
+fn spawn(program: &Path, folder: &TempDir) -> Child {
+    Command::new(program)
         .arg(folder.path().join("redis.conf"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())

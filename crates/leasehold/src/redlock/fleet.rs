@@ -23,9 +23,10 @@ pub struct NodeStatus {
 /// Whether a node counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// It is admitted and has not restarted since.
+    /// It is admitted and has not restarted since; with `tokens=off`, where
+    /// nobody is admitted, it answers.
     Good,
-    /// Nothing of ours is there: it is new, or it restarted empty.
+    /// It was never admitted: it is new, or it restarted empty.
     Empty,
     /// It restarted since it was admitted, and may have forgotten.
     Quarantined,
@@ -39,8 +40,9 @@ pub enum Standing {
 pub struct Admission {
     /// Its address.
     pub node: String,
-    /// All tokens from here on are above this.
-    pub floor: u64,
+    /// All tokens from here on are above this; `None` if it forgot nothing, so
+    /// that nothing had to be raised.
+    pub floor: Option<u64>,
 }
 
 /// How each node of this `redlock:` URL stands.
@@ -66,12 +68,7 @@ pub async fn status(url: &str) -> Result<Vec<NodeStatus>> {
 /// Dropping the future may leave counters raised, which does no harm, and some
 /// nodes admitted.
 pub async fn admit(url: &str, nodes: &[String]) -> Result<Vec<Admission>> {
-    let admitted = engine::admit(&config(url)?, nodes).await?;
-    let admitted = admitted.into_iter().map(|admitted| Admission {
-        node: admitted.node,
-        floor: admitted.floor,
-    });
-    Ok(admitted.collect())
+    engine::admit(&config(url)?, nodes).await
 }
 
 fn config(url: &str) -> Result<RedlockConfig> {

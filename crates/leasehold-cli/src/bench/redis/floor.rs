@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use super::server::Server;
 use super::slice::Slice;
 
-const UNLOCK: &str =
+pub(crate) const UNLOCK: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 const TTL_MILLIS: u64 = 10_000;
 const TOKEN: &str = "leasehold-bench/floor/token";

@@ -1,14 +1,14 @@
 //! `leasehold bench --url redis://…`: the same measurements ours and bare, in
 //! turns over one server that somebody else started.
 
-mod floor;
+pub(crate) mod floor;
 mod handover;
 mod held;
 mod peers;
-mod server;
+pub(crate) mod server;
 mod sessions;
-mod slice;
-mod tasks;
+pub(crate) mod slice;
+pub(crate) mod tasks;
 
 use std::time::Duration;
 

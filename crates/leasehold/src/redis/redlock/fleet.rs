@@ -11,17 +11,10 @@ use crate::engine::{Finding, Severity};
 use crate::error::{Error, ErrorKind, Result};
 use crate::redis::inspect::examine_all;
 use crate::redlock::quorum::Readmission;
-use crate::redlock::{NodeStatus, Standing};
+use crate::redlock::{Admission, NodeStatus, Standing};
 
 /// How long a node may take to answer an operator.
 const LIMIT: Duration = Duration::from_secs(1);
-
-/// A node that was let in again.
-#[derive(Debug)]
-pub(crate) struct Admitted {
-    pub(crate) node: String,
-    pub(crate) floor: u64,
-}
 
 fn nodes(config: &RedlockConfig) -> Result<Nodes> {
     super::nodes_of(config, &Arc::new(Claims::default()))
@@ -44,7 +37,11 @@ async fn status_of(nodes: &Nodes) -> Vec<NodeStatus> {
     let known = founding::know_all(nodes, LIMIT).await;
     let stati = nodes.all.iter().zip(known).map(|(node, known)| {
         let (standing, highest, keeps) = match known {
-            Ok(known) => (standing(&known), known.highest, known.keeps),
+            Ok(known) => (
+                standing(&known, nodes.uses_tokens),
+                known.highest,
+                known.keeps,
+            ),
             Err(error) => {
                 let why = node.wrong(error, "look").why().to_owned();
                 (Standing::Away(why), 0, false)
@@ -60,10 +57,11 @@ async fn status_of(nodes: &Nodes) -> Vec<NodeStatus> {
     stati.collect()
 }
 
-fn standing(known: &Known) -> Standing {
-    if known.is_admitted() {
+/// Without tokens nobody is admitted: whoever answers counts.
+fn standing(known: &Known, uses_tokens: bool) -> Standing {
+    if known.is_admitted() || !uses_tokens {
         Standing::Good
-    } else if known.is_empty() {
+    } else if known.admitted.is_none() {
         Standing::Empty
     } else {
         Standing::Quarantined
@@ -71,7 +69,7 @@ fn standing(known: &Known) -> Standing {
 }
 
 /// Lets these nodes in again, or all that are in quarantine.
-pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<Vec<Admitted>> {
+pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<Vec<Admission>> {
     let nodes = nodes(config)?;
     nodes.connect().await?;
     let refuse = |kind, why: String| {
@@ -82,12 +80,10 @@ pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<V
         let why = "with tokens=off nodes are not admitted and never in quarantine";
         return refuse(ErrorKind::Usage, why.into());
     }
-    // What needs nobody's word is done first.
-    founding::settle(&nodes, true, LIMIT).await;
-    let stati = status_of(&nodes).await;
+    let before = status_of(&nodes).await;
     for wanted in wanted {
-        if !stati.iter().any(|status| status.node == *wanted) {
-            let known: Vec<_> = stati.iter().map(|status| &*status.node).collect();
+        if !before.iter().any(|status| status.node == *wanted) {
+            let known: Vec<_> = before.iter().map(|status| &*status.node).collect();
             let why = format!("no node {wanted}; there are {}", known.join(", "));
             return refuse(ErrorKind::Usage, why);
         }
@@ -96,7 +92,14 @@ pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<V
         [] => matches!(status.standing, Standing::Quarantined | Standing::Empty),
         wanted => wanted.contains(&status.node) && status.standing != Standing::Good,
     };
-    let mut admitted = Vec::new();
+    // What needs nobody's word is done first.
+    founding::settle(&nodes, true, LIMIT).await;
+    let stati = status_of(&nodes).await;
+    let mut admitted: Vec<_> = before
+        .iter()
+        .zip(&stati)
+        .filter_map(|(before, now)| settled(before, now))
+        .collect();
     for (number, status) in stati
         .iter()
         .enumerate()
@@ -104,7 +107,10 @@ pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<V
     {
         let node = status.node.clone();
         match founding::readmit(&nodes, number, LIMIT).await {
-            Ok(floor) => admitted.push(Admitted { node, floor }),
+            Ok(floor) => admitted.push(Admission {
+                node,
+                floor: Some(floor),
+            }),
             Err(Refused::Away(error)) => {
                 return Err(nodes.all[number].wrong(error, "admit a node"));
             }
@@ -129,6 +135,17 @@ pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<V
         }
     }
     Ok(admitted)
+}
+
+/// A node that was let in because nothing spoke against it.
+fn settled(before: &NodeStatus, now: &NodeStatus) -> Option<Admission> {
+    let floor = match (&before.standing, &now.standing) {
+        (Standing::Empty, Standing::Good) => Some(now.highest),
+        (Standing::Quarantined, Standing::Good) => None,
+        _ => return None,
+    };
+    let node = now.node.clone();
+    Some(Admission { node, floor })
 }
 
 /// Whether the nodes are fit for locks, and how good their tokens are.
@@ -179,7 +196,7 @@ fn fence(uses_tokens: bool, evicts: bool) -> Finding {
         ),
         (true, true) => (
             Severity::Warning,
-            "fence grade C: a node may drop its counters, and then tokens may go backwards",
+            "fence grade C instead of the promised A: a node may drop its counters, and then tokens may go backwards",
             "set maxmemory-policy to noeviction on every node, for grade A",
         ),
         (false, _) => (

@@ -34,7 +34,7 @@ impl Known {
     }
 
     /// Nothing of ours is there: new, or it forgot everything.
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.admitted.is_none() && !self.is_founding()
     }
 

@@ -68,7 +68,7 @@ impl Nodes {
         for (node, result) in nodes.all.iter().zip(join_all(connecting).await) {
             match result {
                 Ok(()) => connected += 1,
-                Err(error) if is_no_node(&error) => return Err(node.wrong(error, "connect")),
+                Err(error) if is_no_node(&error) => return Err(node.is_none(error)),
                 Err(error) => away = away.or(Some(node.wrong(error, "connect"))),
             }
         }
@@ -253,6 +253,12 @@ impl Node {
             }
             _ => answer,
         }
+    }
+
+    /// The server can be no node, which only another URL can change.
+    fn is_none(&self, error: RedisError) -> Error {
+        let why = self.wrong(error, "connect").why().to_owned();
+        Error::new(ErrorKind::Config, "connect", why).on(&*self.link.label)
     }
 
     pub(super) fn wrong(&self, error: RedisError, doing: &str) -> Error {
