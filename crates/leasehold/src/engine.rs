@@ -186,6 +186,11 @@ pub enum Renewal {
         /// a claim is reported until the session has withdrawn it.
         gone: Vec<GoneClaim>,
     },
+    /// It is not known that the lease goes on; these claims are gone in any case.
+    NotRenewed {
+        /// As for `Renewed`.
+        gone: Vec<GoneClaim>,
+    },
     /// The store does not know the lease: all its claims are gone.
     LeaseGone,
 }

@@ -100,6 +100,9 @@ async fn keep(core: &Core, term: &Arc<Term>, mut clock: LeaseClock) -> Option<Lo
                         term.renewed(&clock);
                         gone.into_iter().for_each(|gone| core.lose_gone(gone));
                     }
+                    Some(Ok(Renewal::NotRenewed { gone })) => {
+                        gone.into_iter().for_each(|gone| core.lose_gone(gone));
+                    }
                     Some(Ok(Renewal::LeaseGone)) => return Some(Lost::Gone),
                     // Unknown is not lost, and not renewed.
                     Some(Err(_)) | None => {}
@@ -124,6 +127,7 @@ async fn renew(core: &Core, lease: Lease, sent: Moment, limit: Duration) -> Answ
     let answer = tokio::time::timeout(limit, request).await.ok();
     let outcome = match &answer {
         Some(Ok(Renewal::Renewed { .. })) => "renewed",
+        Some(Ok(Renewal::NotRenewed { .. })) => "failed",
         Some(Ok(Renewal::LeaseGone)) => "gone",
         Some(Err(error)) => {
             tracing::warn!(%error, "renewal failed; trying again");

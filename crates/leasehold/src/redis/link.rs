@@ -165,7 +165,12 @@ impl Link {
         command: impl FnOnce(&str) -> Cmd,
     ) -> Result<T, RedisError> {
         let (number, mut connection) = self.connection().await?;
-        let command = command(&self.server(number).unwrap_or_default());
+        let Some(server) = self.server(number) else {
+            self.end(number);
+            let kind = RedisKind::Io;
+            return Err((kind, "it is not known which server this is").into());
+        };
+        let command = command(&server);
         let patience = Patience::new(self, number);
         let answer = command.query_async(&mut connection).await;
         patience.ends();
@@ -224,6 +229,11 @@ impl Link {
         server.clone().filter(|_| *last == number)
     }
 
+    /// The number of the connection that a request would go over now.
+    pub(super) fn line_number(&self) -> u64 {
+        lock(&self.line).number
+    }
+
     /// Which server the connection leads to, if there is one.
     pub(super) fn current_server(&self) -> Option<String> {
         let number = {
@@ -278,7 +288,13 @@ impl Link {
         let info: String = ::redis::cmd("INFO").query_async(&mut connection).await?;
         fit::check(&info, self.common.mode)?;
         let server = fit::value(&info, "run_id").map(str::to_owned);
-        *lock(&self.server) = (number, server);
+        {
+            // A slower attempt of before must not be taken for this one.
+            let mut known = lock(&self.server);
+            if known.0 <= number {
+                *known = (number, server);
+            }
+        }
         self.greet(&mut connection).await?;
         let channels = lock(&self.common.channels).clone();
         if !channels.is_empty() {

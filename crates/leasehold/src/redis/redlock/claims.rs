@@ -24,8 +24,6 @@ pub(super) struct OpenLease {
     pub(super) limit: Duration,
     /// Rung when held claims should be looked at.
     pub(super) news: Notify,
-    /// Rung when a node said that it is in quarantine.
-    pub(super) nodes_to_settle: Notify,
     /// When the last renewal of all claims began.
     renewal: Mutex<Option<Moment>>,
 }
@@ -37,7 +35,6 @@ impl OpenLease {
             owner: owner.clone(),
             limit,
             news: Notify::new(),
-            nodes_to_settle: Notify::new(),
             renewal: Mutex::default(),
         }
     }
@@ -55,6 +52,7 @@ pub(super) struct Mine {
     pub(super) keys: Keys,
     pub(super) lease: LeaseId,
     pub(super) holder: u64,
+    pub(super) ttl: Duration,
     state: Mutex<State>,
     /// Rung when enough nodes may have the lock free.
     pub(super) bell: Notify,
@@ -63,8 +61,8 @@ pub(super) struct Mine {
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    /// Under which id it was asked for last, and when. Each attempt has its own.
-    id: Option<Hex>,
+    trace: Option<Trace>,
+    /// When it was asked for, or renewed by a majority.
     sent: Option<Moment>,
     /// The token, if it is held.
     token: u64,
@@ -74,6 +72,16 @@ struct State {
     free: u64,
     /// How often in a row somebody else was faster.
     lost_races: u32,
+}
+
+/// What an attempt may have left on the nodes.
+#[derive(Debug, Clone)]
+pub(super) struct Trace {
+    /// Each attempt has its own.
+    pub(super) id: Hex,
+    pub(super) sent: Moment,
+    /// Over which connection each node was asked; `None` if it answered.
+    pub(super) over: Vec<Option<u64>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -89,12 +97,24 @@ enum Phase {
 }
 
 impl Mine {
-    /// It is asked for, under a new id.
-    pub(super) fn asked(&self, id: Hex, sent: Moment) {
+    /// It is asked for, under a new id. Says whether it may be: not if it is
+    /// being withdrawn.
+    pub(super) fn asked(&self, id: Hex, sent: Moment, over: Vec<Option<u64>>) -> bool {
         let mut state = lock(&self.state);
+        if state.phase == Phase::Leaving {
+            return false;
+        }
         state.phase = Phase::Asked;
         state.sent = Some(sent);
-        state.id = Some(id);
+        state.trace = Some(Trace { id, sent, over });
+        true
+    }
+
+    /// These nodes answered.
+    pub(super) fn answered(&self, over: Vec<Option<u64>>) {
+        if let Some(trace) = &mut lock(&self.state).trace {
+            trace.over = over;
+        }
     }
 
     /// The nodes have nothing of it, or somebody sees to that. It is asked for
@@ -102,7 +122,7 @@ impl Mine {
     pub(super) fn waits(&self, free_at: Option<Moment>) {
         let mut state = lock(&self.state);
         state.phase = Phase::Waiting;
-        state.id = None;
+        state.trace = None;
         state.free_at = free_at;
         state.lost_races += 1;
     }
@@ -114,17 +134,22 @@ impl Mine {
 
     /// What is on the nodes is seen to by others.
     pub(super) fn has_nothing(&self) {
-        lock(&self.state).id = None;
+        lock(&self.state).trace = None;
     }
 
-    pub(super) fn leaves(&self) -> Option<Hex> {
+    pub(super) fn leaves(&self) -> Option<Trace> {
         let mut state = lock(&self.state);
         state.phase = Phase::Leaving;
-        state.id.clone()
+        state.trace.clone()
+    }
+
+    pub(super) fn trace(&self) -> Option<Trace> {
+        lock(&self.state).trace.clone()
     }
 
     pub(super) fn id(&self) -> Option<Hex> {
-        lock(&self.state).id.clone()
+        let state = lock(&self.state);
+        state.trace.as_ref().map(|trace| trace.id.clone())
     }
 
     pub(super) fn free_at(&self) -> Option<Moment> {
@@ -192,7 +217,7 @@ impl Claims {
     }
 
     /// The claim of this ticket.
-    pub(super) fn admit(&self, ticket: &Ticket) -> Arc<Mine> {
+    pub(super) fn admit(&self, ticket: &Ticket, ttl: Duration) -> Arc<Mine> {
         let mut claims = lock(&self.claims);
         let made = || {
             Arc::new(Mine {
@@ -200,6 +225,7 @@ impl Claims {
                 keys: Keys::of(&ticket.claim.name),
                 lease: ticket.lease,
                 holder: ticket.holder,
+                ttl,
                 state: Mutex::default(),
                 bell: Notify::new(),
             })
@@ -227,7 +253,7 @@ impl Claims {
     pub(super) fn hold(&self, open: &OpenLease, mine: &Mine, token: u64) -> bool {
         let renewal = lock(&open.renewal);
         let mut state = lock(&mine.state);
-        if *renewal > state.sent {
+        if state.phase == Phase::Leaving || *renewal > state.sent {
             return false;
         }
         state.phase = Phase::Held;

@@ -121,8 +121,9 @@ impl RedlockConfig {
         let (least, most) = (Duration::from_millis(50), Duration::from_millis(500));
         let limit = self.node_timeout.unwrap_or(ttl / 20);
         match self.node_timeout {
-            Some(limit) => limit.min(ttl / 6),
-            None => limit.clamp(least.min(ttl / 6), most),
+            // A renewal has a sixth of the ttl, for two such waits.
+            Some(limit) => limit.min(ttl / 12),
+            None => limit.clamp(least.min(ttl / 12), most),
         }
     }
 

@@ -15,6 +15,8 @@ use crate::redlock::{Admission, NodeStatus, Standing};
 
 /// How long a node may take to answer an operator.
 const LIMIT: Duration = Duration::from_secs(1);
+/// How long we wait for locks to expire that a node forgot.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn nodes(config: &RedlockConfig) -> Result<Nodes> {
     super::nodes_of(config, &Arc::new(Claims::default()))
@@ -106,7 +108,7 @@ pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<V
         .filter(|(_, status)| is_wanted(status))
     {
         let node = status.node.clone();
-        match founding::readmit(&nodes, number, LIMIT).await {
+        match readmit(&nodes, number).await {
             Ok(floor) => admitted.push(Admission {
                 node,
                 floor: Some(floor),
@@ -128,6 +130,14 @@ pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<V
                     format!("{node}: no tokens are left below 2^53"),
                 );
             }
+            Err(Refused::TooYoung(wait)) => {
+                let why = format!(
+                    "{node}: it restarted lately, and locks that it forgot may still be held; \
+                     try again in {} s",
+                    wait.as_secs() + 1
+                );
+                return refuse(ErrorKind::Unavailable, why);
+            }
             Err(Refused::Changed) => {
                 let why = format!("{node}: it restarted, or somebody else admits it; try again");
                 return refuse(ErrorKind::Unavailable, why);
@@ -135,6 +145,19 @@ pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<V
         }
     }
     Ok(admitted)
+}
+
+/// Lets a node in again, when the locks that it forgot cannot be held any more.
+async fn readmit(nodes: &Nodes, number: usize) -> Result<u64, Refused> {
+    loop {
+        match founding::readmit(nodes, number, LIMIT).await {
+            Err(Refused::TooYoung(wait)) if wait <= PATIENCE => {
+                tracing::info!(?wait, "waiting until what the node forgot has expired");
+                tokio::time::sleep(wait).await;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// A node that was let in because nothing spoke against it.

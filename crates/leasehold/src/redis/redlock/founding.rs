@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use ::redis::RedisError;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 
 use super::keys::NODE;
 use super::nodes::{Call, Node, Nodes, silent};
+use crate::redis::fit::value;
 use crate::redlock::quorum::{Plan, Readmission, WhyNot};
 
 /// What is known of a node that answered.
@@ -26,6 +28,10 @@ pub(super) struct Known {
     kept: bool,
     pub(super) keeps: bool,
     micros: u64,
+    /// The longest ttl of any lock there so far.
+    longest: Duration,
+    /// For how long the server has been running.
+    uptime: Duration,
 }
 
 impl Known {
@@ -47,7 +53,7 @@ impl Known {
 async fn know(node: &Node) -> Result<Known, RedisError> {
     let mut fields = ::redis::cmd("HMGET");
     fields.arg(NODE);
-    fields.arg(&["run", "founding", "floor", "high", "kept"]);
+    fields.arg(&["run", "founding", "floor", "high", "kept", "ttl"]);
     let link = &node.link;
     type Fields = (
         Option<String>,
@@ -55,24 +61,31 @@ async fn know(node: &Node) -> Result<Known, RedisError> {
         Option<u64>,
         Option<u64>,
         Option<String>,
+        Option<u64>,
     );
     let before = link.current_server();
-    let (admitted, founding, floor, high, kept): Fields = link.ask(&fields).await?;
+    let (admitted, founding, floor, high, kept, ttl): Fields = link.ask(&fields).await?;
     let keeps = keeps_everything(node).await;
     let (seconds, micros): (u64, u64) = link.ask(&::redis::cmd("TIME")).await?;
+    let mut info = ::redis::cmd("INFO");
+    info.arg("server");
+    let info: String = link.ask(&info).await?;
+    let uptime = value(&info, "uptime_in_seconds").and_then(|seconds| seconds.parse().ok());
     // All of it is of one server, or of none.
     let run = link.current_server().filter(|_| before.is_some());
     let Some(run) = run.filter(|run| before.as_ref() == Some(run)) else {
         return Err(silent());
     };
     Ok(Known {
-        run,
+        run: node.mark(&run),
         admitted,
         founding,
         highest: floor.unwrap_or(0).max(high.unwrap_or(0)),
         kept: kept.as_deref() == Some("always"),
         keeps,
         micros: seconds * 1_000_000 + micros,
+        longest: Duration::from_millis(ttl.unwrap_or(0)),
+        uptime: Duration::from_secs(uptime.unwrap_or(0)),
     })
 }
 
@@ -85,7 +98,9 @@ async fn keeps_everything(node: &Node) -> bool {
         let answer = node.link.ask::<Vec<(String, String)>>(&question).await;
         answer.is_ok_and(|pairs| pairs.iter().any(|(_, value)| value == wanted))
     };
-    is("appendonly", "yes").await && is("appendfsync", "always").await
+    is("appendonly", "yes").await
+        && is("appendfsync", "always").await
+        && is("no-appendfsync-on-rewrite", "no").await
 }
 
 /// Asks every node what it knows of itself.
@@ -124,6 +139,29 @@ async fn admit(node: &Node, nodes: &Nodes, known: &Known, floor: u64) -> Result<
     node.run::<bool>(&call).await
 }
 
+/// Whether a majority of the nodes is in good standing, so that nothing has to be
+/// done before locks can be had.
+pub(super) async fn is_settled(nodes: &Nodes, limit: Duration) -> bool {
+    let mut marks = nodes.ask(0..nodes.all.len(), |node| async move {
+        let mut get = ::redis::cmd("HGET");
+        get.arg(NODE).arg("run");
+        let mark = node.link.ask::<Option<String>>(&get).await.ok().flatten();
+        let run = node.link.current_server();
+        mark.is_some() && mark == run.map(|run| node.mark(&run))
+    });
+    let good = async {
+        let mut good = 0;
+        while let Some((_, is_good)) = marks.next().await {
+            good += usize::from(is_good);
+            if good >= nodes.majority() {
+                return true;
+            }
+        }
+        false
+    };
+    tokio::time::timeout(limit, good).await.unwrap_or(false)
+}
+
 /// Brings the nodes into good standing where that can be done without anybody's
 /// word: all are new, or one kept everything over its restart.
 pub(super) async fn settle(nodes: &Nodes, quarantine: bool, limit: Duration) {
@@ -133,9 +171,17 @@ pub(super) async fn settle(nodes: &Nodes, quarantine: bool, limit: Duration) {
         found(nodes, &known, limit).await;
     }
     for (node, known) in nodes.all.iter().zip(&known) {
-        let Some(known) = known.as_ref().filter(|known| !known.is_admitted()) else {
+        let Some(known) = known else { continue };
+        if known.is_admitted() {
+            if known.kept && !known.keeps {
+                // Whatever it is set to when it restarts: it may forget by now.
+                let mut forgets = ::redis::cmd("HDEL");
+                forgets.arg(NODE).arg("kept");
+                let asking = node.link.ask::<u32>(&forgets);
+                let _ = tokio::time::timeout(limit, asking).await;
+            }
             continue;
-        };
+        }
         let forgot_nothing = known.admitted.is_some() && known.kept && known.keeps;
         if forgot_nothing || !quarantine {
             let admitting = admit(node, nodes, known, 0);
@@ -195,13 +241,29 @@ pub(super) enum Refused {
     Away(RedisError),
     TooFewOthers,
     Exhausted,
+    /// It restarted so lately that what it forgot may still be held; for how
+    /// long.
+    TooYoung(Duration),
     /// Another was faster, or the server restarted meanwhile.
     Changed,
+}
+
+/// For how long the locks that a node forgot may still be held. Their holders
+/// renew them on other nodes, or lose them within a ttl.
+fn too_young(known: &[Result<Known, RedisError>], target: usize) -> Option<Duration> {
+    let longest = known.iter().flatten().map(|known| known.longest).max()?;
+    let uptime = known[target].as_ref().ok()?.uptime;
+    // Both are rounded, and clocks run apart.
+    let wait = (longest + longest / 50 + Duration::from_secs(2)).saturating_sub(uptime);
+    (!longest.is_zero() && !wait.is_zero()).then_some(wait)
 }
 
 /// Lets a node in quarantine in again, by the jump. Says the new floor.
 pub(super) async fn readmit(nodes: &Nodes, target: usize, limit: Duration) -> Result<u64, Refused> {
     let mut known = know_all(nodes, limit).await;
+    if let Some(wait) = too_young(&known, target) {
+        return Err(Refused::TooYoung(wait));
+    }
     let mut plan = Readmission::new(nodes.all.len(), target);
     let mut next = Plan::Wait;
     for (number, known) in known.iter().enumerate() {

@@ -10,7 +10,6 @@
 //! A server that restarted counts as down until it is admitted again.
 //! The layout and every step are in `docs/stores/redlock.md`.
 
-mod chores;
 mod claims;
 mod config;
 mod fleet;
@@ -20,25 +19,27 @@ mod inspect;
 mod keys;
 mod nodes;
 mod note;
+mod owed;
 mod renewal;
 mod scripts;
 mod taking;
+mod upkeep;
 mod watching;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 
-use self::chores::Chores;
-use self::claims::{Claims, Mine, OpenLease};
+use self::claims::{Claims, Mine, OpenLease, Trace};
 pub(crate) use self::config::{OPTIONS, RedlockConfig};
 pub(crate) use self::fleet::{admit, status};
-use self::giving::{Gift, Tally};
+use self::giving::Gift;
 use self::keys::{Keys, OURS};
 use self::nodes::{Call, Nodes};
-use self::taking::{Outcome, Taken, Taking};
+use self::taking::{Outcome, Taking};
+use self::upkeep::Upkeep;
 use self::watching::{NodeEars, WAITING};
 use super::keys::{Hex, field, inbox};
 use super::link::Ears;
@@ -69,10 +70,7 @@ pub(crate) struct RedlockEngine {
     config: RedlockConfig,
     nodes: Arc<Nodes>,
     claims: Arc<Claims>,
-    /// What is still to be told to nodes.
-    chores: Chores,
-    /// What never ends.
-    upkeep: Chores,
+    upkeep: Upkeep,
     /// When the notes were renewed last.
     noted: Mutex<Moment>,
 }
@@ -83,40 +81,13 @@ impl RedlockEngine {
         let claims = Arc::new(Claims::default());
         let nodes = Arc::new(nodes_of(config, &claims)?);
         nodes.connect().await?;
-        let engine = Self {
+        Ok(Self {
             config: config.clone(),
+            upkeep: Upkeep::of(upkeep(&nodes, config.tokens.then_some(config.quarantine))),
             nodes,
             claims,
-            chores: Chores::default(),
-            upkeep: Chores::default(),
             noted: Mutex::new(boot_time()),
-        };
-        engine.keep_connected();
-        Ok(engine)
-    }
-
-    /// A node that is away is not waited for, so somebody has to look whether
-    /// it is back, and whether one that says nothing is still there.
-    fn keep_connected(&self) {
-        for number in 0..self.nodes.all.len() {
-            let nodes = self.nodes.clone();
-            self.upkeep.add(async move {
-                let mut pauses = 0;
-                loop {
-                    let (first, longest) = (Duration::from_millis(50), Duration::from_secs(1));
-                    let pause = backoff::pause(pauses, first, longest, random_u64());
-                    tokio::time::sleep(pause).await;
-                    let link = &nodes.all[number].link;
-                    let was_lost = link.is_lost();
-                    link.ping().await;
-                    pauses = if was_lost && !link.is_lost() {
-                        0
-                    } else {
-                        pauses + 1
-                    };
-                }
-            });
-        }
+        })
     }
 
     /// An error that had no effect.
@@ -134,46 +105,37 @@ impl RedlockEngine {
     }
 
     /// Gives back what an attempt left on the nodes. Waits for those that are
-    /// known to have it; the others are seen to in the background.
-    async fn clean_up(&self, keys: &Keys, id: Hex, granted: &[usize], open: &OpenLease) {
-        let gift = Gift {
-            keys: keys.clone(),
-            id,
-        };
-        // From here on it is seen to even if nobody waits for us any more.
-        let rest = RestOf {
-            engine: self,
-            gift: Some(gift.clone()),
-            unheard: (0..self.nodes.all.len()).collect(),
-            ttl: open.lease.ttl,
-        };
-        let wanted = (!granted.is_empty()).then_some(granted);
-        let tally = gift.give(&self.nodes, wanted, open.limit).await;
-        rest.is_heard(&tally);
+    /// known to have it.
+    async fn clean_up(&self, mine: &Mine, granted: &[usize], limit: Duration) {
+        if let Some(trace) = mine.trace() {
+            let wanted = (!granted.is_empty()).then_some(granted);
+            self.gift(mine, &trace).give(wanted, limit).await;
+        }
     }
 
-    async fn give_back(&self, mine: &Mine, limit: Duration, ttl: Duration) -> Result<Withdrawn> {
-        let Some(id) = mine.leaves() else {
+    async fn give_back(&self, mine: &Mine, limit: Duration) -> Result<Withdrawn> {
+        let Some(trace) = mine.leaves() else {
             return Ok(Withdrawn::Absent);
         };
-        let keys = mine.keys.clone();
-        let gift = Gift { keys, id };
-        let tally = gift.give(&self.nodes, None, limit).await;
-        let Some(verdict) = tally.verdict(self.nodes.majority()) else {
+        let verdict = self.gift(mine, &trace).give(None, limit).await;
+        let Some(verdict) = verdict else {
             let doing = format!("withdraw {}", mine.claim.name);
             let why = "a majority of the nodes did not answer";
             let error = self.refusal(ErrorKind::Unavailable, doing, why);
             return Err(error.effect_is(Effect::Unknown));
         };
-        self.see_to(&gift, &tally.unheard, ttl);
         mine.has_nothing();
         Ok(verdict)
     }
 
-    fn see_to(&self, gift: &Gift, nodes: &[usize], ttl: Duration) {
-        for &node in nodes {
-            let gift = gift.clone();
-            self.chores.add(gift.see_to(self.nodes.clone(), node, ttl));
+    fn gift<'a>(&'a self, mine: &'a Mine, trace: &'a Trace) -> Gift<'a> {
+        Gift {
+            nodes: &self.nodes,
+            keys: &mine.keys,
+            id: &trace.id,
+            sent: trace.sent,
+            asked_over: &trace.over,
+            ttl: mine.ttl,
         }
     }
 
@@ -228,28 +190,6 @@ impl RedlockEngine {
     }
 }
 
-/// What is left to give back if nobody waits for it any more.
-struct RestOf<'a> {
-    engine: &'a RedlockEngine,
-    gift: Option<Gift>,
-    unheard: Vec<usize>,
-    ttl: Duration,
-}
-
-impl RestOf<'_> {
-    fn is_heard(mut self, tally: &Tally) {
-        self.unheard.clone_from(&tally.unheard);
-    }
-}
-
-impl Drop for RestOf<'_> {
-    fn drop(&mut self) {
-        if let Some(gift) = self.gift.take() {
-            self.engine.see_to(&gift, &self.unheard, self.ttl);
-        }
-    }
-}
-
 #[async_trait]
 impl Engine for RedlockEngine {
     fn promises(&self) -> Promises {
@@ -272,13 +212,9 @@ impl Engine for RedlockEngine {
             ttl,
         };
         let limit = self.config.limit(ttl);
-        if self.config.tokens {
-            founding::settle(
-                &self.nodes,
-                self.config.quarantine,
-                limit.max(UNHURRIED / 2),
-            )
-            .await;
+        if self.config.tokens && !founding::is_settled(&self.nodes, limit).await {
+            let limit = limit.max(UNHURRIED / 2).min(ttl / 6);
+            founding::settle(&self.nodes, self.config.quarantine, limit).await;
         }
         self.nodes.learn_times(limit).await?;
         self.nodes.subscribe(&inbox(lease.id), limit).await;
@@ -297,7 +233,10 @@ impl Engine for RedlockEngine {
             return Ok(Renewal::Renewed { gone: Vec::new() });
         }
         let with_notes = now.since(*lock(&self.noted)) >= NOTES_EVERY;
-        let gone = renewal::renew(self, &open, &claims, with_notes).await?;
+        let (is_known, gone) = renewal::renew(self, &open, &claims, with_notes).await;
+        if !is_known {
+            return Ok(Renewal::NotRenewed { gone });
+        }
         if with_notes {
             *lock(&self.noted) = now;
         }
@@ -305,40 +244,31 @@ impl Engine for RedlockEngine {
     }
 
     async fn close(&self, lease: &Lease) -> Result<()> {
-        let open = self.claims.close_lease(lease.id);
+        self.claims.close_lease(lease.id);
         let limit = self.config.limit(lease.ttl);
         let claims = self.claims.of(lease.id);
         let leaving = claims.iter().map(|mine| async {
-            self.give_back(mine, limit, lease.ttl).await?;
+            self.give_back(mine, limit).await?;
             self.claims.forget(mine.claim.id);
             Ok(())
         });
-        let left: Vec<Result<()>> = join_all(leaving).await;
-        left.into_iter().collect::<Result<()>>()?;
-        if open.is_some() {
-            self.nodes.unsubscribe(&inbox(lease.id), limit).await;
-        }
-        // Nobody runs them any more: one last time, for those that are there.
-        let _ = tokio::time::timeout(limit, self.chores.finish()).await;
-        Ok(())
+        let inbox = inbox(lease.id);
+        let unsubscribing = self.nodes.unsubscribe(&inbox, limit);
+        let (left, ()): (Vec<Result<()>>, _) = tokio::join!(join_all(leaving), unsubscribing);
+        // Nobody does it later: one last time, for those that are there.
+        let owing = self.nodes.all.iter().filter(|node| !node.owed.is_empty());
+        let owing = join_all(owing.map(|node| owed::settle(&self.nodes, node)));
+        let _ = tokio::time::timeout(limit, owing).await;
+        left.into_iter().collect()
     }
 
     async fn listen(&self, lease: &Lease) {
         let Some(open) = self.claims.lease(lease.id) else {
             return std::future::pending().await;
         };
-        let settle = async {
-            loop {
-                open.nodes_to_settle.notified().await;
-                founding::settle(&self.nodes, self.config.quarantine, UNHURRIED).await;
-                tokio::time::sleep(UNHURRIED / 4).await;
-            }
-        };
         tokio::select! {
             () = open.news.notified() => {}
-            () = self.chores.run() => {}
             () = self.upkeep.run() => {}
-            () = settle => {}
         }
     }
 
@@ -348,40 +278,37 @@ impl Engine for RedlockEngine {
             let why = "redlock has no readers, writers or permits; redis: on one server has";
             return Err(self.refusal(ErrorKind::Unsupported, doing(ticket), why));
         }
-        let mine = self.claims.admit(ticket);
         let Some(open) = self.claims.lease(ticket.lease) else {
             self.claims.forget(ticket.claim.id);
             return Ok(Standing::Gone);
         };
+        let mine = self.claims.admit(ticket, open.lease.ttl);
         if let Some(token) = mine.token()
             && renewal::renew_one(self, &open, &mine).await
         {
             let token = Token::new(token);
             return Ok(Standing::Held { token });
         }
-        if let Some(former) = mine.id() {
-            // Asked for before, and nobody knows what became of it.
-            self.clean_up(&mine.keys, former, &[], &open).await;
-        }
+        // Asked for before, and nobody knows what became of it.
+        self.clean_up(&mine, &[], open.limit).await;
         // A late request of one attempt must not look like one of another, so
         // each has its own id.
         let (id, sent) = (Hex::of(random_u128()), boot_time());
-        mine.asked(id.clone(), sent);
-        let taking = Taking::new(
-            &self.nodes,
-            &mine,
-            id.as_str(),
-            &open,
-            ticket.label.as_deref(),
-        );
-        let Taken { outcome, granted } = taking.run(sent).await;
+        if !mine.asked(id.clone(), sent, self.nodes.lines()) {
+            return Ok(Standing::Gone);
+        }
+        let label = ticket.label.as_deref();
+        let taking = Taking::new(&self.nodes, &mine, id.as_str(), &open, label);
+        let taken = taking.run(sent).await;
+        mine.answered(taken.asked_over);
+        let outcome = taken.outcome;
         if let Outcome::Held { token } = outcome
             && self.hold(&open, &mine, token).await
         {
             let token = Token::new(token);
             return Ok(Standing::Held { token });
         }
-        self.clean_up(&mine.keys, id, &granted, &open).await;
+        self.clean_up(&mine, &taken.granted, open.limit).await;
         mine.has_nothing();
         match outcome {
             Outcome::Busy { .. } if !ticket.waits => {
@@ -420,10 +347,8 @@ impl Engine for RedlockEngine {
                 let Some(mine) = self.claims.claim(claim.id) else {
                     return Ok(Withdrawn::Absent);
                 };
-                let open = self.claims.lease(mine.lease);
-                let ttl = open.as_ref().map_or(UNHURRIED, |open| open.lease.ttl);
-                let limit = open.map_or(UNHURRIED, |open| open.limit);
-                let found = self.give_back(&mine, limit, ttl).await?;
+                let limit = self.config.limit(mine.ttl);
+                let found = self.give_back(&mine, limit).await?;
                 self.claims.forget(claim.id);
                 Ok(found)
             }
@@ -433,6 +358,41 @@ impl Engine for RedlockEngine {
             }
         }
     }
+}
+
+/// A node that is away is not waited for, so somebody has to look whether it is
+/// back and tell it what it is owed, and see to its standing if nodes are admitted.
+fn upkeep(nodes: &Arc<Nodes>, quarantine: Option<bool>) -> Vec<BoxFuture<'static, ()>> {
+    let mut work: Vec<BoxFuture<'static, ()>> = Vec::new();
+    for number in 0..nodes.all.len() {
+        let nodes = nodes.clone();
+        work.push(Box::pin(async move {
+            let node = &nodes.all[number];
+            let mut pauses = 0;
+            loop {
+                let (first, longest) = (Duration::from_millis(50), UNHURRIED);
+                let pause = backoff::pause(pauses, first, longest, random_u64());
+                tokio::time::sleep(pause).await;
+                owed::settle(&nodes, node).await;
+                pauses = match node.owed.is_empty() {
+                    true => pauses + 1,
+                    // Back, or slower than others: there is more to tell soon.
+                    false => pauses.min(3),
+                };
+            }
+        }));
+    }
+    if let Some(quarantine) = quarantine {
+        let nodes = nodes.clone();
+        work.push(Box::pin(async move {
+            loop {
+                nodes.to_settle.notified().await;
+                founding::settle(&nodes, quarantine, UNHURRIED).await;
+                tokio::time::sleep(UNHURRIED / 4).await;
+            }
+        }));
+    }
+    work
 }
 
 /// The nodes, which tell their news to the claims.

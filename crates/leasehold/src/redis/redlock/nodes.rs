@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, RedisError, Script, ServerErrorKind};
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
 
 use super::config::RedlockConfig;
+use super::owed::Owed;
 use super::scripts::Scripts;
 use crate::error::{Error, ErrorKind, Result};
 use crate::redis::config::RedisConfig;
@@ -25,12 +28,18 @@ pub(super) struct Nodes {
     pub(super) uses_tokens: bool,
     pub(super) all: Vec<Node>,
     pub(super) scripts: Scripts,
+    /// Rung when a node said that it is in quarantine.
+    pub(super) to_settle: Notify,
 }
 
 /// One node: a Redis server of its own.
 pub(super) struct Node {
     pub(super) number: usize,
     pub(super) link: Arc<Link>,
+    pub(super) owed: Owed,
+    /// How many nodes there are. The same servers in lists of different lengths
+    /// have majorities that do not meet.
+    size: usize,
     common: Arc<Common>,
 }
 
@@ -49,12 +58,15 @@ impl Nodes {
         greeting: &'static [&'static [&'static str]],
     ) -> Result<Self> {
         let nodes = config.nodes.iter().enumerate();
-        let nodes = nodes.map(|(number, node)| Node::new(number, node, ears(number), greeting));
+        let size = config.nodes.len();
+        let nodes =
+            nodes.map(|(number, node)| Node::new(number, size, node, ears(number), greeting));
         Ok(Self {
             label: config.label(),
             uses_tokens: config.tokens,
             all: nodes.collect::<Result<_>>()?,
             scripts: Scripts::new(),
+            to_settle: Notify::new(),
         })
     }
 
@@ -77,6 +89,12 @@ impl Nodes {
             Some(error) if connected < nodes.majority() => Err(nodes.too_few(connected, &error)),
             _ => Ok(()),
         }
+    }
+
+    /// The connection that a request to each node would go over now.
+    pub(super) fn lines(&self) -> Vec<Option<u64>> {
+        let lines = self.all.iter().map(|node| node.link.line_number());
+        lines.map(Some).collect()
     }
 
     pub(super) fn majority(&self) -> usize {
@@ -150,29 +168,37 @@ impl Nodes {
         join_all(asking).await
     }
 
-    /// Learns the clocks of the nodes; an error if no majority tells.
+    /// Learns the clocks of the nodes; an error if no majority tells. The others
+    /// are learned when they answer next.
     pub(super) async fn learn_times(&self, limit: Duration) -> Result<()> {
-        let learn = |node: &'_ Node| {
+        let mut answers = self.ask(0..self.all.len(), |node| {
             let link = node.link.clone();
             async move {
                 let (seconds, micros): (u64, u64) = link.ask(&::redis::cmd("TIME")).await?;
                 link.learn_time(seconds * 1000 + micros / 1000);
                 Ok(())
             }
-        };
-        let learned = self.ask_all(limit, learn).await;
-        let count = learned.iter().flatten().count();
-        match learned
-            .into_iter()
-            .zip(&self.all)
-            .find_map(|(learned, node)| {
-                learned
-                    .err()
-                    .map(|error| node.wrong(error, "reach the nodes"))
-            }) {
-            Some(error) if count < self.majority() => Err(self.too_few(count, &error)),
-            _ => Ok(()),
+        });
+        let limit = tokio::time::sleep(limit);
+        tokio::pin!(limit);
+        let (mut learned, mut error) = (0, None);
+        while learned < self.majority() {
+            let (number, answer): (_, Result<(), RedisError>) = tokio::select! {
+                biased;
+                Some(answer) = answers.next() => answer,
+                () = &mut limit => break,
+                else => break,
+            };
+            match answer {
+                Ok(()) => learned += 1,
+                Err(why) => error = Some(self.all[number].wrong(why, "reach the nodes")),
+            }
         }
+        if learned >= self.majority() {
+            return Ok(());
+        }
+        let none = || fault(silent(), "reach the nodes".into(), &self.label);
+        Err(self.too_few(learned, &error.unwrap_or_else(none)))
     }
 
     /// Listens to a channel on every node, also on those that come back later.
@@ -208,6 +234,7 @@ pub(super) fn silent() -> RedisError {
 impl Node {
     fn new(
         number: usize,
+        size: usize,
         config: &RedisConfig,
         ears: Arc<dyn Ears>,
         greeting: &'static [&'static [&'static str]],
@@ -226,6 +253,8 @@ impl Node {
         Ok(Self {
             number,
             link,
+            owed: Owed::default(),
+            size,
             common,
         })
     }
@@ -239,7 +268,7 @@ impl Node {
             command.arg(call.keys.len()).arg(call.keys);
             for argument in call.arguments {
                 match *argument {
-                    RUN => command.arg(run),
+                    RUN => command.arg(self.mark(run)),
                     argument => command.arg(argument),
                 };
             }
@@ -255,6 +284,11 @@ impl Node {
         }
     }
 
+    /// What the node has in memory if this server is admitted.
+    pub(super) fn mark(&self, run: &str) -> String {
+        format!("{run}/{}", self.size)
+    }
+
     /// The server can be no node, which only another URL can change.
     fn is_none(&self, error: RedisError) -> Error {
         let why = self.wrong(error, "connect").why().to_owned();
@@ -266,7 +300,7 @@ impl Node {
     }
 }
 
-/// Stands for the run id of whichever server gets it.
+/// Stands for the mark of whichever server gets it.
 pub(super) const RUN: &str = "\0run";
 
 impl fmt::Debug for Nodes {

@@ -1,10 +1,11 @@
 //! Keeping what we hold: by a majority of all nodes, or not at all.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::RedisError;
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 
 use super::RedlockEngine;
 use super::claims::{Mine, OpenLease};
@@ -12,10 +13,9 @@ use super::keys::NODE;
 use super::nodes::{Call, Node, RUN};
 use crate::clock::boot_time;
 use crate::engine::GoneClaim;
-use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guard::Lost;
 use crate::redis::keys::{Hex, unfield};
-use crate::redis::whole_millis;
+use crate::redis::{lock, whole_millis};
 use crate::redlock::quorum::{Kept, renewed};
 
 /// How many claims one request renews.
@@ -28,40 +28,49 @@ struct Votes {
     no: usize,
 }
 
-/// Renews these claims. Says which are lost; an error if that is not known of
-/// any of them and a majority did not answer.
+/// Renews these claims. Says whether all of them were kept or are lost, and
+/// which are.
 pub(super) async fn renew(
     engine: &RedlockEngine,
     open: &OpenLease,
     claims: &[Arc<Mine>],
     with_notes: bool,
-) -> Result<Vec<GoneClaim>> {
+) -> (bool, Vec<GoneClaim>) {
     let sent = boot_time();
     let rounds = claims.chunks(BATCH);
     let rounds = rounds.map(|batch| renew_batch(engine, open, batch, with_notes));
-    let votes = futures_util::future::join_all(rounds).await;
+    let votes = join_all(rounds).await;
     let count = engine.nodes.all.len();
     let kept = votes.into_iter().flatten();
     let kept: Vec<_> = kept
         .map(|votes| renewed(count, votes.yes, votes.no))
         .collect();
     let some_are_kept = kept.contains(&Kept::Yes);
-    let mut gone = Vec::new();
+    let (mut is_known, mut lost) = (true, Vec::new());
     for (mine, kept) in claims.iter().zip(kept) {
         match kept {
             Kept::Yes => mine.renewed(sent),
             // It was given back meanwhile.
             _ if !mine.is_held() => {}
-            Kept::No => gone.push(look_up(engine, open, mine).await),
+            Kept::No => lost.push(mine),
             // The others must not be lost for the sake of one that has been on
             // too few nodes for long.
             Kept::Unknown if some_are_kept && mine.age(sent) > open.lease.ttl / 2 => {
-                gone.push(look_up(engine, open, mine).await);
+                lost.push(mine);
             }
-            Kept::Unknown => return Err(too_few(engine)),
+            Kept::Unknown => is_known = false,
         }
     }
-    Ok(gone)
+    let notes = evictions_of(engine, &lost, open.lease.ttl / 24).await;
+    let gone = lost.iter().zip(notes).map(|(mine, note)| GoneClaim {
+        id: mine.claim.id,
+        lost: match note {
+            Some(_) => Lost::Evicted,
+            None => Lost::Gone,
+        },
+        note,
+    });
+    (is_known, gone.collect())
 }
 
 /// Renews one claim, and says whether a majority keeps it.
@@ -102,7 +111,8 @@ async fn renew_batch(
     let call = &call;
     let mut answers = nodes.ask(0..nodes.all.len(), |node| ask(node, call));
     let mut votes = vec![Votes::default(); batch.len()];
-    let limit = tokio::time::sleep(open.limit.max(open.lease.ttl / 12));
+    // A renewal has a sixth of the ttl, and may have to ask who broke what.
+    let limit = tokio::time::sleep(open.lease.ttl / 12);
     tokio::pin!(limit);
     loop {
         let (_, answer) = tokio::select! {
@@ -141,49 +151,46 @@ async fn ask(node: &Node, call: &Call<'_>) -> Result<Option<Vec<bool>>, RedisErr
     Ok(Some(ours.iter().map(|is_ours| is_ours == "1").collect()))
 }
 
-fn too_few(engine: &RedlockEngine) -> Error {
-    let why = "a majority of the nodes did not answer";
-    Error::new(ErrorKind::Unavailable, "renew", why)
-        .on(&*engine.nodes.label)
-        .effect_is(Effect::Unknown)
-}
-
-/// A claim that is not there any more, and who broke it if that was so.
-async fn look_up(engine: &RedlockEngine, open: &OpenLease, mine: &Mine) -> GoneClaim {
-    let note = match mine.id() {
-        Some(id) => eviction_of(engine, mine, &id, open.limit).await,
-        None => None,
-    };
-    GoneClaim {
-        id: mine.claim.id,
-        lost: match note {
-            Some(_) => Lost::Evicted,
-            None => Lost::Gone,
-        },
-        note,
-    }
-}
-
-/// `by NAME: REASON`, if any node says that the claim was broken.
-async fn eviction_of(
+/// `by NAME: REASON` for each of these claims that any node says was broken, as
+/// far as the nodes tell in time.
+async fn evictions_of(
     engine: &RedlockEngine,
-    mine: &Mine,
-    id: &Hex,
+    lost: &[&Arc<Mine>],
     limit: Duration,
-) -> Option<String> {
-    let mut range = ::redis::cmd("LRANGE");
-    range.arg(&mine.keys.evictions).arg(0).arg(-1);
-    let range = &range;
-    let ask = |node: &'_ Node| {
-        let link = node.link.clone();
-        async move { link.ask::<Vec<String>>(range).await }
-    };
-    let answers = engine.nodes.ask_all(limit, ask).await;
-    let records = answers.into_iter().flatten().flatten();
-    records.into_iter().find_map(|record| {
+) -> Vec<Option<String>> {
+    let records = Mutex::new(vec![None; lost.len()]);
+    let asking = lost.iter().enumerate().map(|(number, mine)| {
+        let records = &records;
+        async move {
+            let id = mine.id();
+            let mut range = ::redis::cmd("LRANGE");
+            range.arg(&mine.keys.evictions).arg(0).arg(-1);
+            let range = &range;
+            let nodes = &engine.nodes;
+            let mut answers = nodes.ask(0..nodes.all.len(), |node| {
+                let link = node.link.clone();
+                async move { link.ask::<Vec<String>>(range).await }
+            });
+            while let Some((_, answer)) = answers.next().await {
+                let found = answer
+                    .ok()
+                    .and_then(|broken| reason(&broken, id.as_ref()?.as_str()));
+                if found.is_some() {
+                    lock(records)[number] = found;
+                    return;
+                }
+            }
+        }
+    });
+    let _ = tokio::time::timeout(limit, join_all(asking)).await;
+    records.into_inner().unwrap_or_default()
+}
+
+fn reason(broken: &[String], id: &str) -> Option<String> {
+    broken.iter().find_map(|record| {
         let fields: Vec<_> = record.split(' ').collect();
         match fields[..] {
-            [_, broken, .., by, reason] if broken == id.as_str() => {
+            [_, broken, .., by, reason] if broken == id => {
                 Some(format!("by {}: {}", unfield(by), unfield(reason)))
             }
             _ => None,

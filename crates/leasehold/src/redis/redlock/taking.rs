@@ -20,6 +20,8 @@ pub(super) struct Taken {
     pub(super) outcome: Outcome,
     /// The nodes that have the lock as ours, as far as they answered.
     pub(super) granted: Vec<usize>,
+    /// Over which connection each node was asked; `None` if it answered.
+    pub(super) asked_over: Vec<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,8 @@ pub(super) struct Taking<'a> {
     id: &'a str,
     open: &'a OpenLease,
     note: Note<'a>,
+    /// Over which connection each node was asked; `None` once it answered.
+    asked_over: Vec<Option<u64>>,
     /// The token if the nodes have no say in it.
     own_token: u64,
     granted: Vec<usize>,
@@ -88,6 +92,7 @@ impl<'a> Taking<'a> {
                 lease: open.lease.id,
                 since: wall_time(),
             },
+            asked_over: nodes.lines(),
             own_token: match nodes.uses_tokens {
                 true => 0,
                 false => Self::own_token(nodes),
@@ -128,6 +133,7 @@ impl<'a> Taking<'a> {
         Taken {
             outcome,
             granted: self.granted,
+            asked_over: self.asked_over,
         }
     }
 
@@ -188,8 +194,10 @@ impl<'a> Taking<'a> {
         let node = &self.nodes.all[number];
         let label = &node.link.label;
         let answer = match answer {
-            // Its clock is learned from the answer itself.
-            Ok(answer) => Answer::read(&answer, &node.link),
+            Ok(answer) => {
+                self.asked_over[number] = None;
+                Answer::read(&answer, &node.link)
+            }
             Err(error) => Answer::Away(node.wrong(error, "lock").why().to_owned()),
         };
         match answer {
@@ -213,10 +221,10 @@ impl<'a> Taking<'a> {
                 self.no_lock = Some(kind);
             }
             Answer::Quarantined => {
-                self.open.nodes_to_settle.notify_one();
+                self.nodes.to_settle.notify_one();
                 self.away.push(format!(
-                    "{label} is in quarantine: it restarted and may have forgotten; \
-                     `leasehold redlock admit` lets it in again"
+                    "{label} is in quarantine: it restarted and may have forgotten, or is in a list of \
+                     another length; see `leasehold redlock status`"
                 ));
             }
             Answer::Late => self.away.push(format!("{label}: its clock was moved")),

@@ -11,7 +11,7 @@ use super::{END_OF_TOKENS, NodeSet, majority};
 
 /// How far above the highest counter seen the new floor is: further than the
 /// attempts under way at that time can have come.
-pub const JUMP: u64 = 1 << 32;
+pub const JUMP: u64 = 1 << 24;
 
 /// What to do next for the node that wants back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -193,7 +193,7 @@ fn a_jump_raises_enough_others_before_the_node_itself() {
     assert_eq!(readmission.saw(0, Some(7)), Plan::Wait);
     assert_eq!(readmission.saw(1, Some(9)), Plan::Wait);
     assert_eq!(readmission.saw(3, None), Plan::Wait);
-    let (floor, nodes) = ((1 << 32) + 9, vec![0, 1, 4]);
+    let (floor, nodes) = (JUMP + 9, vec![0, 1, 4]);
     assert_eq!(readmission.saw(4, Some(8)), Plan::Raise { floor, nodes });
     assert_eq!(readmission.raised(0, true), Plan::Wait);
     assert_eq!(readmission.raised(0, true), Plan::Wait);

@@ -1,6 +1,6 @@
 -- Admits the server to the nodes, as it is now.
 -- KEYS   1 the node
--- ARGV   1 the server's run id, 2 the run id that was admitted before, or '' if none,
+-- ARGV   1 the server's mark, 2 the mark of the admitted before, or '' if none,
 --        3 the least floor, 4 `always` if every write is on its disk before it answers, else ''
 -- Answer 1, or 0 if another was admitted meanwhile
 local node = redis.call('HMGET', KEYS[1], 'run', 'floor')

@@ -1,9 +1,9 @@
 -- Round 2: raises the node's counter for this lock, if the lock is still ours and
 -- the counter is lower than our token. Sent only where round 1 was answered.
 -- KEYS   1 the lock, 2 its note, 3 the node
--- ARGV   1 id, 2 the server's run id, 3 token, 4 the last token of this grant,
+-- ARGV   1 id, 2 the server's mark, 3 token, 4 the last token of this grant,
 --        5 how long the note lives in ms, 6 the rest of the note
--- Answer 1 | {refused} | {quarantined, the run id that was admitted or ''}
+-- Answer 1 | {refused} | {quarantined, the mark of the admitted or ''}
 local call = redis.call
 local node = call('HMGET', KEYS[3], 'run', 'floor', 'high')
 if node[1] ~= ARGV[2] then return { 'quarantined', node[1] or '' } end

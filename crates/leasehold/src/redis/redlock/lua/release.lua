@@ -1,6 +1,9 @@
--- Gives the lock back on this node if it is ours.
--- KEYS   1 the lock
--- ARGV   1 id
--- Answer 1 if it was ours, else 0
-if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0
+-- Gives locks back on this node where they are ours.
+-- KEYS   the locks
+-- ARGV   for each its id
+-- Answer how many were ours
+local found = 0
+for number, lock in ipairs(KEYS) do
+  if redis.pcall('GET', lock) == ARGV[number] then found = found + redis.call('DEL', lock) end
+end
+return found

@@ -1,10 +1,10 @@
 -- Keeps many locks on this node for another ttl where they are ours; never brings
 -- one back.
 -- KEYS   1 the node, then the locks, then, if these are due, their notes in the same order
--- ARGV   1 ttl in ms, 2 the server's run id, or '' without tokens, 3 how long the notes live in ms,
+-- ARGV   1 ttl in ms, 2 the server's mark, or '' without tokens, 3 how long the notes live in ms,
 --        then the id of each lock
 -- Answer {server time in ms, then 1 or 0 for each lock}
---        | {quarantined, the run id that was admitted or ''}
+--        | {quarantined, the mark of the admitted or ''}
 local call = redis.call
 if ARGV[2] ~= '' then
   local run = call('HGET', KEYS[1], 'run')
