@@ -68,6 +68,9 @@ local function settle(me)
   return used, is_end and not is_blocked
 end
 
+-- An answer is one text: that is less to write and to read than a list.
+local function told(...) return table.concat({ ... }, ' ') end
+
 -- What a claim that is not granted has to watch: the last claim before it that
 -- keeps it out even if all others leave; else whichever expires first.
 local function waiting(me, order, weight)
@@ -82,20 +85,20 @@ local function waiting(me, order, weight)
         drop(tickets[number])
         ahead = ahead - 1
       elseif capacity == 1 or weight_of(claim) + weight > capacity then
-        return { 'waiting', order, ahead, order_of(claim), left_of(claim) }
+        return told('waiting', order, ahead, order_of(claim), left_of(claim))
       else
         soonest = math.min(soonest or left_of(claim), left_of(claim))
       end
     end
     to, chunk = from - 1, 64
   end
-  return { 'waiting', order, ahead, '', soonest or 0 }
+  return told('waiting', order, ahead, '-', soonest or 0)
 end
 
 -- Where a live claim in the queue stands.
 local function standing(me, claim)
   local order = order_of(claim)
-  if order <= held then return { 'held', order } end
+  if order <= held then return told('held', order) end
   return waiting(me, order, weight_of(claim))
 end
 

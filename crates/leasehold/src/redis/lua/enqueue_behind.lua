@@ -14,7 +14,8 @@ if capacity == 1 and ARGV[5] == '1' and sub(ARGV[4], 33, 37) == ' 1 1 ' then
       call('HSET', KEYS[3], me,
         drawn .. string.format(' %013d %016d ', now + ARGV[3], micros) .. ARGV[4])
       call('HSET', KEYS[1], 'last', drawn .. sub(memory, 17))
-      return { 'waiting', drawn, call('ZCARD', KEYS[2]) - 1, sub(found[1], 1, 16), left }
+      local ahead = call('ZCARD', KEYS[2]) - 1
+      return 'waiting ' .. drawn .. ' ' .. ahead .. ' ' .. sub(found[1], 1, 17) .. left
     end
   end
 end
