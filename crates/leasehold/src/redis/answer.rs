@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::redis::{FromRedisValue, Value};
+use ::redis::Value;
 
 use super::inbox::Mine;
 use crate::clock::boot_time;
@@ -45,15 +45,21 @@ impl Answer {
             };
             return u64::try_from(order).map_or(Self::Strange, held);
         }
-        let words = Vec::from_redis_value(answer).ok();
-        words
-            .and_then(|words| Self::parse(&words))
-            .unwrap_or(Self::Strange)
+        let text = match &answer {
+            Value::BulkString(text) => std::str::from_utf8(text).ok(),
+            _ => None,
+        };
+        text.and_then(Self::parse).unwrap_or(Self::Strange)
     }
 
-    fn parse(answer: &[String]) -> Option<Self> {
-        let words: Vec<&str> = answer.iter().map(String::as_str).collect();
-        Some(match words[..] {
+    fn parse(answer: &str) -> Option<Self> {
+        let mut words = [""; 5];
+        let mut count = 0;
+        for word in answer.split(' ') {
+            *words.get_mut(count)? = word;
+            count += 1;
+        }
+        Some(match words[..count] {
             ["held", order] => Self::Held {
                 order: order.parse().ok()?,
                 is_alone: false,
@@ -62,7 +68,7 @@ impl Answer {
                 order: order.parse().ok()?,
                 ahead: ahead.parse().ok()?,
                 watch: match watch {
-                    "" => Watch::Any,
+                    "-" => Watch::Any,
                     order => Watch::One(order.parse().ok()?),
                 },
                 blocked: Duration::from_millis(blocked.parse().ok()?),
@@ -119,5 +125,49 @@ pub(super) fn not_a_lock(kind: &str) -> String {
                    write layout=redisson to share its locks, or take another name"
             .into(),
         kind => format!("the lock's key holds a {kind}, which is no lock; take another name"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Answer {
+        Answer::read(Value::BulkString(text.into()))
+    }
+
+    #[test]
+    fn an_answer_is_a_number_or_a_text() {
+        let alone = Answer::Held {
+            order: 64,
+            is_alone: true,
+        };
+        assert_eq!(Answer::read(Value::Int(64)), alone);
+        let held = Answer::Held {
+            order: 64,
+            is_alone: false,
+        };
+        assert_eq!(read("held 64"), held);
+        let waiting = |watch| Answer::Waiting {
+            order: 96,
+            ahead: 2,
+            watch,
+            blocked: Duration::from_millis(7),
+        };
+        assert_eq!(read("waiting 96 2 64 7"), waiting(Watch::One(64)));
+        assert_eq!(read("waiting 96 2 - 7"), waiting(Watch::Any));
+        assert_eq!(read("busy"), Answer::Busy);
+        assert_eq!(read("gone"), Answer::Gone);
+        assert_eq!(read("conflict 3"), Answer::Conflict { used: 3 });
+        assert_eq!(read("late 5"), Answer::Late { now: 5 });
+    }
+
+    #[test]
+    fn what_no_script_of_ours_says_is_strange() {
+        for text in ["", "held", "held x", "held 1 2", "waiting 96 2 64 7 8"] {
+            assert_eq!(read(text), Answer::Strange, "{text}");
+        }
+        assert_eq!(Answer::read(Value::Nil), Answer::Strange);
+        assert_eq!(Answer::read(Value::Int(-1)), Answer::Strange);
     }
 }

@@ -259,15 +259,18 @@ impl Link {
             let line = lock(&self.line);
             (line.number, line.connection.clone())
         };
-        let connection = connection
-            .get_or_try_init(|| async {
-                let connection = self.make_connection(number).await?;
-                if number > 0 {
-                    self.common.ears.missed();
-                }
-                Ok::<_, RedisError>(connection)
-            })
-            .await?;
+        if let Some(connection) = connection.get() {
+            return Ok((number, connection.clone()));
+        }
+        let made = connection.get_or_try_init(|| async {
+            let connection = self.make_connection(number).await?;
+            if number > 0 {
+                self.common.ears.missed();
+            }
+            Ok::<_, RedisError>(connection)
+        });
+        // Rare and large: in a box, so that every request is small.
+        let connection = Box::pin(made).await?;
         Ok((number, connection.clone()))
     }
 

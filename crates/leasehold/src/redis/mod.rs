@@ -225,7 +225,7 @@ impl Engine for RedisEngine {
             // Either the server's clock was moved or the request was stuck for
             // a ttl; the former mends itself now.
             self.server.learn_time(mine.keys.lock(), now);
-            (answer, doer) = self.ask_for(ticket, &mine, &open).await?;
+            (answer, doer) = Box::pin(self.ask_for(ticket, &mine, &open)).await?;
         }
         match answer {
             Answer::Conflict { used } => {

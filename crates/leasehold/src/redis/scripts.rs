@@ -19,18 +19,31 @@ const CLOCK: &str = include_str!("lua/clock.lua");
 const HEAD: &str = include_str!("lua/head.lua");
 const HOLD_ALONE: &str = include_str!("lua/hold_alone.lua");
 const ENQUEUE_ALONE: &str = include_str!("lua/enqueue_alone.lua");
+const MEMORY: &str = include_str!("lua/memory.lua");
+const ENQUEUE_BEHIND: &str = include_str!("lua/enqueue_behind.lua");
+const WITHDRAW_NEXT: &str = include_str!("lua/withdraw_next.lua");
 const COMMON: &str = include_str!("lua/common.lua");
 
 impl Scripts {
     pub(super) fn new() -> Self {
         let of = |parts: &[&str]| Script::new(&parts.join("\n"));
-        let on_a_lock = |script: &str| of(&[CLOCK, HEAD, COMMON, script]);
+        let on_a_lock = |script: &str| of(&[CLOCK, HEAD, MEMORY, COMMON, script]);
         let enqueue = include_str!("lua/enqueue.lua");
+        let withdraw = include_str!("lua/withdraw.lua");
         Self {
-            enqueue: of(&[CLOCK, HEAD, HOLD_ALONE, ENQUEUE_ALONE, COMMON, enqueue]),
+            enqueue: of(&[
+                CLOCK,
+                HEAD,
+                HOLD_ALONE,
+                ENQUEUE_ALONE,
+                MEMORY,
+                ENQUEUE_BEHIND,
+                COMMON,
+                enqueue,
+            ]),
             enqueue_all: of(&[CLOCK, HOLD_ALONE, include_str!("lua/enqueue_all.lua")]),
             look: on_a_lock(include_str!("lua/look.lua")),
-            withdraw: on_a_lock(include_str!("lua/withdraw.lua")),
+            withdraw: of(&[CLOCK, WITHDRAW_NEXT, HEAD, MEMORY, COMMON, withdraw]),
             queue: on_a_lock(include_str!("lua/queue.lua")),
             renew: Script::new(include_str!("lua/renew.lua")),
             renew_alone: of(&[CLOCK, include_str!("lua/renew_alone.lua")]),

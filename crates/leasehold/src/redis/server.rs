@@ -64,8 +64,12 @@ impl Request<'_> {
         if error.kind() != RedisKind::Server(ServerErrorKind::NoScript) {
             return answer;
         }
-        link.load(script).await?;
-        ask(link, command, anyway).await
+        // Rare and large: in a box, so that every other request is small.
+        Box::pin(async {
+            link.load(script).await?;
+            ask(link, command, anyway).await
+        })
+        .await
     }
 }
 
@@ -76,7 +80,7 @@ async fn ask<T: FromRedisValue>(
 ) -> Result<(T, u64), RedisError> {
     match anyway {
         false => link.ask_noting(command).await,
-        true => link.ask_anyway(command).await,
+        true => Box::pin(link.ask_anyway(command)).await,
     }
 }
 
@@ -242,7 +246,7 @@ impl Server {
                 let link = link.clone();
                 Ok((answer, Doer { link, number }))
             }
-            Links::Cluster(cluster) => cluster.send(key, request).await,
+            Links::Cluster(cluster) => Box::pin(cluster.send(key, request)).await,
         }
     }
 

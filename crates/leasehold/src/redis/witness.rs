@@ -110,7 +110,8 @@ impl Witnesses {
             Durability::Fsync => (1, "disk"),
         };
         let witness = self.witness(link);
-        let seen = match witness.round(key, self.durability).await {
+        // Rare and large: in a box, so that a request without it is small.
+        let seen = match Box::pin(witness.round(key, self.durability)).await {
             Ok(seen) => seen,
             Err(error) => return Err(fault(error, doing(), &link.label).effect_is(Effect::Unknown)),
         };

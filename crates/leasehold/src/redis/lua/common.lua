@@ -1,27 +1,11 @@
--- What the scripts on one lock share; stands after `head.lua`. A script's quick
--- part stands between the two, because all this takes time too.
+-- What the scripts on one lock share; stands after `memory.lua`. A script's quick
+-- parts stand before it, because all this takes time too.
 --
 -- Orders, times and leases have a fixed width in the record of a claim in the
 -- queue: they are cut out and compared as texts, which costs less than numbers.
 local lock, queue, claims = KEYS[1], KEYS[2], KEYS[3]
-local sub, format, match = string.sub, string.format, string.match
+local format, match = string.format, string.match
 local now = format('%013d', micros / 1000)
-
--- What the lock remembers: the last order, and when the keys go. With a queue,
--- its capacity and the greatest order granted; without, the one claim there may be.
-local memory, capacity, held, alone, alone_claim
-for number = 1, #known, 2 do
-  local field, value = known[number], known[number + 1]
-  if field == 'last' then
-    memory = value
-  elseif field == 'cap' then
-    capacity = tonumber(value)
-  elseif field == 'held' then
-    held = value
-  else
-    alone, alone_claim = field, value
-  end
-end
 
 local function order_of(claim) return sub(claim, 1, 16) end
 local function lease_of(claim) return sub(claim, 49, 80) end
@@ -84,6 +68,9 @@ local function settle(me)
   return used, is_end and not is_blocked
 end
 
+-- An answer is one text: that is less to write and to read than a list.
+local function told(...) return table.concat({ ... }, ' ') end
+
 -- What a claim that is not granted has to watch: the last claim before it that
 -- keeps it out even if all others leave; else whichever expires first.
 local function waiting(me, order, weight)
@@ -98,20 +85,20 @@ local function waiting(me, order, weight)
         drop(tickets[number])
         ahead = ahead - 1
       elseif capacity == 1 or weight_of(claim) + weight > capacity then
-        return { 'waiting', order, ahead, order_of(claim), left_of(claim) }
+        return told('waiting', order, ahead, order_of(claim), left_of(claim))
       else
         soonest = math.min(soonest or left_of(claim), left_of(claim))
       end
     end
     to, chunk = from - 1, 64
   end
-  return { 'waiting', order, ahead, '', soonest or 0 }
+  return told('waiting', order, ahead, '-', soonest or 0)
 end
 
 -- Where a live claim in the queue stands.
 local function standing(me, claim)
   local order = order_of(claim)
-  if order <= held then return { 'held', order } end
+  if order <= held then return told('held', order) end
   return waiting(me, order, weight_of(claim))
 end
 

@@ -3,9 +3,9 @@
 -- ARGV   1 ticket, 2 server time in ms after which it is too late, 3 ttl in ms,
 --        4 the rest of the claim: `lease capacity weight holder pid host label`,
 --        5 whether it waits (1 or 0)
--- Answer its order if it holds alone | {held, order}
---        | {waiting, order, ahead, watched order or '', ms until that expires}
---        | {busy} | {conflict, capacity in use} | {late, server time in ms}
+-- Answer its order if it holds alone, else a text: `held ORDER`
+--        | `waiting ORDER AHEAD WATCHED LEFT`: the watched order or `-`, ms until it expires
+--        | `busy` | `conflict CAPACITY`: the one in use | `late NOW`: server time in ms
 local me = ARGV[1]
 local wanted, weight = match(ARGV[4], '^%x+ (%d+) (%d+) ')
 wanted, weight = tonumber(wanted), tonumber(weight)
@@ -18,8 +18,8 @@ if alone then
   end
   if alone == me then return tonumber(order_of(alone_claim)) end
   capacity = capacity_of(alone_claim)
-  if capacity ~= wanted then return { 'conflict', capacity } end
-  if weight_of(alone_claim) + weight > capacity and ARGV[5] ~= '1' then return { 'busy' } end
+  if capacity ~= wanted then return told('conflict', capacity) end
+  if weight_of(alone_claim) + weight > capacity and ARGV[5] ~= '1' then return 'busy' end
   -- From here on the lock has a queue. What is there of a former one is from
   -- before the lock itself was lost.
   held, is_new = order_of(alone_claim), true
@@ -39,9 +39,9 @@ if all and used == 0 then
 end
 local mine = read(me)
 if mine then return standing(me, mine) end
-if capacity ~= wanted then return { 'conflict', capacity } end
+if capacity ~= wanted then return told('conflict', capacity) end
 local fits = all and used + weight <= capacity
-if not fits and ARGV[5] ~= '1' then return { 'busy' } end
+if not fits and ARGV[5] ~= '1' then return 'busy' end
 
 local drawn = math.max(sub(memory, 1, 16) + 32, micros)
 local order, keep = format('%016d', drawn), sub(memory, 18)
@@ -61,5 +61,5 @@ if is_new or not is_kept then
   call('PEXPIREAT', queue, keep)
   call('PEXPIREAT', claims, keep)
 end
-if fits then return { 'held', order } end
+if fits then return told('held', order) end
 return waiting(me, order, weight)
