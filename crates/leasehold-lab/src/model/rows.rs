@@ -170,7 +170,7 @@ pub const ROWS: &[Row] = &[
             ..STRICT
         },
     ),
-    holds(
+    long(holds(
         "jump-repeated",
         "good clocks, the jump, and a request comes twice",
         TOKENS,
@@ -180,7 +180,7 @@ pub const ROWS: &[Row] = &[
             repeats: 1,
             ..STRICT
         },
-    ),
+    )),
     holds(
         "jump-counters-expire",
         "good clocks, the jump, and idle counters vanish",
