@@ -21,6 +21,8 @@ use crate::clock::Moment;
 use crate::lease::LeaseClock;
 
 mod readmission;
+#[cfg(feature = "conformance")]
+mod renamed;
 mod set;
 #[cfg(test)]
 mod tests;

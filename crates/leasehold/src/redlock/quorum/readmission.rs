@@ -47,17 +47,17 @@ pub enum WhyNot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Readmission {
     nodes: usize,
-    target: usize,
+    pub(super) target: usize,
     jump: u64,
-    heard: NodeSet,
+    pub(super) heard: NodeSet,
     /// Those in good standing: they named their counters, later they are raised.
-    good: NodeSet,
+    pub(super) good: NodeSet,
     highest: u64,
-    stage: Stage,
+    pub(super) stage: Stage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Stage {
+pub(super) enum Stage {
     Looking,
     /// `heard` and `good` start anew, among `asked` only.
     Raising {
