@@ -82,6 +82,7 @@ impl Stage {
     async fn gone(&self) -> Vec<(TicketId, Lost)> {
         match self.engine.renew(&self.lease).await.unwrap() {
             Renewal::Renewed { gone } => gone.iter().map(|gone| (gone.id, gone.lost)).collect(),
+            Renewal::NotRenewed { .. } => panic!("the server does not answer"),
             Renewal::LeaseGone => panic!("the lease is gone"),
         }
     }

@@ -53,7 +53,15 @@ impl Known {
 async fn know(node: &Node) -> Result<Known, RedisError> {
     let mut fields = ::redis::cmd("HMGET");
     fields.arg(NODE);
-    fields.arg(&["run", "founding", "floor", "high", "kept", "ttl"]);
+    fields.arg(&[
+        "run",
+        "founding",
+        "floor",
+        "high",
+        "kept",
+        "ttl",
+        "announced",
+    ]);
     let link = &node.link;
     type Fields = (
         Option<String>,
@@ -62,9 +70,10 @@ async fn know(node: &Node) -> Result<Known, RedisError> {
         Option<u64>,
         Option<String>,
         Option<u64>,
+        Option<u64>,
     );
     let before = link.current_server();
-    let (admitted, founding, floor, high, kept, ttl): Fields = link.ask(&fields).await?;
+    let (admitted, founding, floor, high, kept, ttl, announced): Fields = link.ask(&fields).await?;
     let keeps = keeps_everything(node).await;
     let (seconds, micros): (u64, u64) = link.ask(&::redis::cmd("TIME")).await?;
     let mut info = ::redis::cmd("INFO");
@@ -80,7 +89,7 @@ async fn know(node: &Node) -> Result<Known, RedisError> {
         run: node.mark(&run),
         admitted,
         founding,
-        highest: floor.unwrap_or(0).max(high.unwrap_or(0)),
+        highest: floor.max(high).max(announced).unwrap_or(0),
         kept: kept.as_deref() == Some("always"),
         keeps,
         micros: seconds * 1_000_000 + micros,
@@ -248,6 +257,29 @@ pub(super) enum Refused {
     Changed,
 }
 
+/// Tells these nodes which floor is to come, and says how many took note.
+async fn announce(
+    nodes: &Nodes,
+    known: &[Result<Known, RedisError>],
+    floor: u64,
+    others: &[usize],
+    limit: Duration,
+) -> usize {
+    let floor = &floor.to_string();
+    let announcing = others.iter().map(|&number| async move {
+        let mark = known[number].as_ref().ok().map_or("", |known| &*known.run);
+        let call = Call {
+            script: &nodes.scripts.announce,
+            keys: &[NODE],
+            arguments: &[floor, mark],
+        };
+        let announcing = nodes.all[number].run::<bool>(&call);
+        matches!(tokio::time::timeout(limit, announcing).await, Ok(Ok(true)))
+    });
+    let taken = join_all(announcing).await;
+    taken.into_iter().filter(|taken| *taken).count()
+}
+
 /// For how long the locks that a node forgot may still be held. Their holders
 /// renew them on other nodes, or lose them within a ttl.
 fn too_young(known: &[Result<Known, RedisError>], target: usize) -> Option<Duration> {
@@ -278,6 +310,11 @@ pub(super) async fn readmit(nodes: &Nodes, target: usize, limit: Duration) -> Re
     } = next
     {
         next = Plan::Wait;
+        if announce(nodes, &known, floor, &others, limit).await
+            < Readmission::announced(nodes.all.len())
+        {
+            return Err(Refused::TooFewOthers);
+        }
         let raising = others.iter().map(|&number| {
             let admitted = known[number].as_ref().ok();
             let admitted = admitted.map_or("", |known| &*known.run);

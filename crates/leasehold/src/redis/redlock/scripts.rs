@@ -11,6 +11,7 @@ pub(super) struct Scripts {
     pub(super) release: Script,
     pub(super) evict: Script,
     pub(super) look: Script,
+    pub(super) announce: Script,
     pub(super) floor: Script,
     pub(super) admit: Script,
 }
@@ -24,6 +25,7 @@ impl Scripts {
             release: Script::new(include_str!("lua/release.lua")),
             evict: Script::new(include_str!("lua/evict.lua")),
             look: Script::new(include_str!("lua/look.lua")),
+            announce: Script::new(include_str!("lua/announce.lua")),
             floor: Script::new(include_str!("lua/floor.lua")),
             admit: Script::new(include_str!("lua/admit.lua")),
         }

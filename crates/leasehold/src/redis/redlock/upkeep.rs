@@ -24,7 +24,7 @@ impl Upkeep {
     pub(super) async fn run(&self) {
         let mut work = self.0.lock().await;
         while work.next().await.is_some() {}
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -120,7 +120,7 @@ async fn look_at(nodes: &Nodes, mine: &Mine, open: &OpenLease) {
             return;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Everybody wakes when a lock is given back, and where several ask at the same

@@ -95,6 +95,13 @@ impl Readmission {
         (nodes + 1).saturating_sub(majority(nodes))
     }
 
+    /// How many other nodes have to know of the floor before the first gets it.
+    /// Should the readmission break off then and a node with the floor forget
+    /// it, whoever readmits that node meets one that knows.
+    pub const fn announced(nodes: usize) -> usize {
+        Self::needed(nodes) + (nodes + 1) % 2
+    }
+
     /// Another node named the highest counter of all its locks, or its floor if
     /// that is higher; `None` if it is away or itself in quarantine.
     ///

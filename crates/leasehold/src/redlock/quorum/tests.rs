@@ -268,3 +268,15 @@ impl Step {
         }
     }
 }
+
+/// Those who know of a floor, and those whom the next readmission hears at least,
+/// share a node, whichever node with the floor forgot it.
+#[test]
+fn a_floor_that_some_nodes_have_is_met_by_every_later_readmission() {
+    for nodes in 3..=9_usize {
+        let (knowing, heard) = (Readmission::announced(nodes), Readmission::needed(nodes));
+        let others = nodes - 1;
+        assert!(knowing <= others, "{nodes}");
+        assert!(knowing - 1 + heard > others, "{nodes}");
+    }
+}
