@@ -7,9 +7,11 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	driver "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
@@ -21,10 +23,13 @@ func main() {
 		fail(fmt.Errorf("see ../README.md for the arguments"))
 	}
 	verb, key, rest := os.Args[1], os.Args[3], os.Args[4:]
-	options, err := redis.ParseURL(os.Args[2])
-	fail(err)
-	client := redis.NewClient(options)
-	locks := redsync.New(goredis.NewPool(client))
+	var pools []driver.Pool
+	for _, url := range strings.Split(os.Args[2], ",") {
+		options, err := redis.ParseURL(url)
+		fail(err)
+		pools = append(pools, goredis.NewPool(redis.NewClient(options)))
+	}
+	locks := redsync.New(pools...)
 	switch verb {
 	case "count":
 		count(mutex(locks, key, long), number(rest[0]), rest[1])

@@ -13,6 +13,8 @@ mod server;
 mod foreign;
 #[path = "interop/ours.rs"]
 mod ours;
+#[path = "interop/quorum.rs"]
+mod quorum;
 #[path = "interop/theirs.rs"]
 mod theirs;
 
@@ -39,6 +41,15 @@ fn main() -> ExitCode {
         for &(case, run) in ours::CASES {
             let name = format!("{}::{client}::{case}", client.layout());
             trials.push(trial(name, lacks.clone(), move || block_on(run(client))));
+        }
+    }
+    for client in Client::OF_MANY {
+        for (setting, nodes) in quorum::SETTINGS {
+            for &(case, run) in quorum::CASES {
+                let name = format!("{setting}::{client}::{case}");
+                let run = move || block_on(run(client, setting, nodes));
+                trials.push(trial(name, client.lacks(), run));
+            }
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()

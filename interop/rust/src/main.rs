@@ -15,18 +15,18 @@ async fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["count", url, key, rounds, file] => count(&manager(url), key, rounds.parse()?, file).await,
-        ["hold", url, key, ttl] => {
+        ["count", urls, key, rounds, file] => count(&manager(urls), key, rounds.parse()?, file).await,
+        ["hold", urls, key, ttl] => {
             let ttl = Duration::from_millis(ttl.parse()?);
-            hold(&manager(url), key, ttl).await
+            hold(&manager(urls), key, ttl).await
         }
-        ["wait", url, key] => wait(&manager(url), key).await,
+        ["wait", urls, key] => wait(&manager(urls), key).await,
         _ => Err("see ../README.md for the arguments".into()),
     }
 }
 
-fn manager(url: &str) -> LockManager {
-    let mut manager = LockManager::new(vec![url]);
+fn manager(urls: &str) -> LockManager {
+    let mut manager = LockManager::new(urls.split(',').collect());
     // A short pause between tries; the default makes tests slow.
     manager.set_retry(100, Duration::from_millis(10));
     manager

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::server::{RedisServer, lacks_redis, tools};
+use crate::server::{lacks_redis, tools};
 
 /// The lock that everybody wants.
 pub(crate) const KEY: &str = "interop";
@@ -42,6 +42,9 @@ impl Client {
         Self::Redisson,
     ];
 
+    /// Those that can lock on a majority of several servers.
+    pub(crate) const OF_MANY: [Self; 3] = [Self::Redlock, Self::Redsync, Self::Rslock];
+
     /// How its locks lie in the server, as our URL says it.
     pub(crate) fn layout(self) -> &'static str {
         match self {
@@ -73,23 +76,23 @@ impl Client {
         tools().join("clients").join(self.to_string())
     }
 
-    /// Counts in the file, under the lock.
-    pub(crate) fn count(self, server: &RedisServer, rounds: u32, file: &Path) -> Process {
+    /// Counts in the file, under the lock. Several servers have commas between.
+    pub(crate) fn count(self, urls: &str, rounds: u32, file: &Path) -> Process {
         let file = file.to_str().expect("its name is text");
-        self.start(["count", &server.url(), KEY, &rounds.to_string(), file])
+        self.start(["count", urls, KEY, &rounds.to_string(), file])
     }
 
     /// Holds the lock, without renewing it, until it is released or killed.
-    pub(crate) async fn hold(self, server: &RedisServer, ttl: Duration) -> Process {
+    pub(crate) async fn hold(self, urls: &str, ttl: Duration) -> Process {
         let ttl = ttl.as_millis().to_string();
-        let mut process = self.start(["hold", &server.url(), KEY, &ttl]);
+        let mut process = self.start(["hold", urls, KEY, &ttl]);
         process.expect("held").await;
         process
     }
 
     /// Waits for the lock, then releases it and ends.
-    pub(crate) async fn wait(self, server: &RedisServer) -> Process {
-        let mut process = self.start(["wait", &server.url(), KEY]);
+    pub(crate) async fn wait(self, urls: &str) -> Process {
+        let mut process = self.start(["wait", urls, KEY]);
         process.expect("waiting").await;
         process
     }

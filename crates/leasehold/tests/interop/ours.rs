@@ -37,7 +37,7 @@ async fn count(client: Client) {
     std::fs::write(&file, "0").unwrap();
     let mut theirs = Vec::new();
     for _ in 0..EACH {
-        theirs.push(client.count(&server, ROUNDS, &file));
+        theirs.push(client.count(&server.url(), ROUNDS, &file));
     }
     let mut ours = JoinSet::new();
     for _ in 0..EACH {
@@ -66,7 +66,7 @@ async fn count_up(session: &Session, rounds: u32, file: &Path) {
 async fn they_release(client: Client) {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), &[]);
-    let mut theirs = client.hold(&server, NEVER).await;
+    let mut theirs = client.hold(&server.url(), NEVER).await;
     // It shows when we have asked; before that, a release would be no hand-over.
     let proxy = Proxy::start(server.port()).await;
     let session = session(&proxy.url(), client, NEVER).await;
@@ -93,7 +93,7 @@ async fn we_release(client: Client) {
     let server = RedisServer::start(folder.path(), &[]);
     let session = session(&server.url(), client, NEVER).await;
     let guard = session.mutex(KEY).lock().await.unwrap();
-    let mut theirs = client.wait(&server).await;
+    let mut theirs = client.wait(&server.url()).await;
     assert!(theirs.is_silent());
     guard.release().await.unwrap();
     theirs.expect("got").await;
@@ -102,7 +102,7 @@ async fn we_release(client: Client) {
 async fn they_are_killed(client: Client) {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), &[]);
-    let mut theirs = client.hold(&server, SHORT).await;
+    let mut theirs = client.hold(&server.url(), SHORT).await;
     theirs.kill();
     let session = session(&server.url(), client, NEVER).await;
     let guard = tokio::time::timeout(SOON, session.mutex(KEY).lock()).await;
@@ -119,7 +119,7 @@ async fn we_are_killed(client: Client) {
     let mut ours = bench.peer(SHORT).await;
     let answer = ours.ask(&format!("lock {KEY}")).await;
     assert!(answer.starts_with("held"), "{answer}");
-    let mut theirs = client.wait(&server).await;
+    let mut theirs = client.wait(&server.url()).await;
     // A live holder renews, so they stay out for longer than our ttl.
     let begin = Instant::now();
     while begin.elapsed() < SHORT + SHORT / 2 {

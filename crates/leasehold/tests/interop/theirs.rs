@@ -21,7 +21,7 @@ async fn counts(client: Client) {
     let server = RedisServer::start(folder.path(), &[]);
     let file = folder.path().join("number");
     std::fs::write(&file, "0").unwrap();
-    let counter = |client: Client| client.count(&server, ROUNDS, &file);
+    let counter = |client: Client| client.count(&server.url(), ROUNDS, &file);
     let counters = [counter(client), counter(client.neighbour())];
     for mut counter in counters {
         counter.expect(&format!("done {ROUNDS}")).await;
@@ -33,8 +33,8 @@ async fn counts(client: Client) {
 async fn hands_over(client: Client) {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), &[]);
-    let mut holder = client.hold(&server, NEVER).await;
-    let mut waiter = client.neighbour().wait(&server).await;
+    let mut holder = client.hold(&server.url(), NEVER).await;
+    let mut waiter = client.neighbour().wait(&server.url()).await;
     assert!(waiter.is_silent());
     holder.release().await;
     waiter.expect("got").await;
@@ -43,9 +43,9 @@ async fn hands_over(client: Client) {
 async fn is_killed(client: Client) {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), &[]);
-    let mut holder = client.hold(&server, SHORT).await;
+    let mut holder = client.hold(&server.url(), SHORT).await;
     holder.kill();
     assert_eq!(server.tell(&format!("EXISTS {KEY}")), "1", "until its ttl");
-    let mut waiter = client.neighbour().wait(&server).await;
+    let mut waiter = client.neighbour().wait(&server.url()).await;
     waiter.expect("got").await;
 }
