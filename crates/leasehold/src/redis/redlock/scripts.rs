@@ -6,6 +6,7 @@ use ::redis::Script;
 
 pub(super) struct Scripts {
     pub(super) take: Script,
+    pub(super) take_plain: Script,
     pub(super) raise: Script,
     pub(super) renew: Script,
     pub(super) release: Script,
@@ -20,6 +21,7 @@ impl Scripts {
     pub(super) fn new() -> Self {
         Self {
             take: Script::new(include_str!("lua/take.lua")),
+            take_plain: Script::new(include_str!("lua/take_plain.lua")),
             raise: Script::new(include_str!("lua/raise.lua")),
             renew: Script::new(include_str!("lua/renew.lua")),
             release: Script::new(include_str!("lua/release.lua")),

@@ -146,22 +146,30 @@ impl<'a> Taking<'a> {
     }
 
     async fn round_1(&mut self, attempt: &mut Attempt) -> Step {
-        let (ttl, nodes) = (self.open.lease.ttl, self.nodes);
+        let (ttl, nodes, id) = (self.open.lease.ttl, self.nodes, self.id);
         let (ttl_millis, note_millis) = (whole_millis(ttl).to_string(), self.open.note_millis());
-        let rest = match nodes.uses_tokens {
-            true => String::new(),
-            false => self.note.rest(self.own_token),
-        };
-        let run = if nodes.uses_tokens { RUN } else { "" };
+        let (ttl_millis, note_millis) = (&*ttl_millis, &*note_millis);
         let keys = [&*self.keys.lock, &*self.keys.note, NODE];
-        let (id, ttl_millis, note_millis) = (self.id, &*ttl_millis, &*note_millis);
-        let rest = &*rest;
+        // Whoever uses tokens takes a lock without a counter for one whose note
+        // has expired.
+        let note = match nodes.uses_tokens {
+            true => String::new(),
+            false => format!("-{}", self.note.rest(self.own_token)),
+        };
+        let note = &*note;
         let mut answers = nodes.ask(0..nodes.all.len(), |node| async move {
             let not_after = node.link.time_in(ttl).unwrap_or(0).to_string();
-            let call = Call {
-                script: &nodes.scripts.take,
-                keys: &keys,
-                arguments: &[id, ttl_millis, &not_after, run, note_millis, rest],
+            let call = match nodes.uses_tokens {
+                true => Call {
+                    script: &nodes.scripts.take,
+                    keys: &keys,
+                    arguments: &[id, ttl_millis, &not_after, RUN, note_millis],
+                },
+                false => Call {
+                    script: &nodes.scripts.take_plain,
+                    keys: &keys[..2],
+                    arguments: &[id, ttl_millis, &not_after, note_millis, note],
+                },
             };
             node.run::<Value>(&call).await
         });

@@ -7,9 +7,10 @@
 local call = redis.call
 local node = call('HMGET', KEYS[3], 'run', 'floor', 'high')
 if node[1] ~= ARGV[2] then return { 'quarantined', node[1] or '' } end
-if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then return { 'refused' } end
+-- What is no string is nil here.
+local lock, note = unpack(call('MGET', KEYS[1], KEYS[2]))
+if lock ~= ARGV[1] then return { 'refused' } end
 local floor, high = tonumber(node[2]) or 0, tonumber(node[3]) or 0
-local note = call('GET', KEYS[2])
 local counter = note and tonumber(string.match(note, '^%d+')) or high
 if math.max(counter, floor) >= tonumber(ARGV[3]) then return { 'refused' } end
 call('SET', KEYS[2], ARGV[4] .. ARGV[6], 'PX', ARGV[5])
