@@ -32,7 +32,8 @@ enum Action {
     ///
     /// First the counters of the other nodes jump ahead, so that no token can
     /// come twice whatever the node has forgotten. Enough others must be in
-    /// good standing.
+    /// good standing. Waits until no lock can be held any more that the node
+    /// forgot, at most a minute.
     Admit {
         /// Which, as `status` shows them; all that do not count if none is named
         #[arg(value_name = "NODE")]
@@ -118,14 +119,16 @@ impl Count {
 
     /// The last line: what it means, and what to do about it.
     fn summary(&self, nodes: &[NodeStatus]) -> String {
-        let is =
-            |standing: fn(&Standing) -> bool| nodes.iter().any(|node| standing(&node.standing));
+        let restarted =
+            |node: &NodeStatus| matches!(node.standing, Standing::Quarantined | Standing::Empty);
         let advice = if nodes.iter().all(|node| node.standing == Standing::Empty) {
             "; all are new: the first session admits them"
-        } else if is(|standing| matches!(standing, Standing::Quarantined | Standing::Empty)) {
+        } else if !nodes.iter().any(restarted) {
+            ""
+        } else if self.counting > self.all - self.needed {
             "; leasehold redlock admit lets in those that restarted"
         } else {
-            ""
+            "; too many restarted for leasehold redlock admit: see docs/stores/redlock.md"
         };
         let style = coloured(match (self.is_majority(), self.counting == self.all) {
             (true, true) => AnsiColor::Green,
@@ -152,7 +155,9 @@ fn row(node: &NodeStatus) -> [String; 5] {
     let standing = match &node.standing {
         Standing::Good => "good".to_owned(),
         Standing::Empty => "new or empty".to_owned(),
-        Standing::Quarantined => "in quarantine: it restarted".to_owned(),
+        Standing::Quarantined => {
+            "in quarantine: it restarted, or the list of nodes has another length".to_owned()
+        }
         Standing::Away(why) => format!("away: {}", print::clean(why)),
     };
     [

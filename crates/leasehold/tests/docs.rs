@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use leasehold::Promises;
-use server::{RedisServer, lacks_redis, must_skip};
+use server::{Fleet, RedisServer, lacks_redis, must_skip};
 
 const START: &str = "<!-- promises: written by `cargo xtask fix`, checked by the tests -->\n";
 const END: &str = "<!-- end of promises -->";
@@ -56,6 +56,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
     );
     let sqlite = format!("sqlite:{}", folder.path().join("locks.db").display());
     let redis = RedisServer::start(folder.path(), &[]);
+    let fleet = Fleet::start(folder.path(), 3);
     let layout = |layout: &str| format!("{}?layout={layout}", redis.url());
     for (store, url) in [
         ("[`sqlite:PATH`](docs/stores/sqlite.md)", sqlite),
@@ -67,6 +68,11 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
         (
             "[`redis:…?layout=redisson`](docs/stores/redis-redisson.md)",
             layout("redisson"),
+        ),
+        ("[`redlock:`](docs/stores/redlock.md)", fleet.url()),
+        (
+            "[`redlock:…?tokens=off`](docs/stores/redlock.md)",
+            format!("{}?tokens=off", fleet.url()),
         ),
         ("`memory:`", "memory:".to_owned()),
     ] {

@@ -181,6 +181,7 @@ pub(super) async fn examine(nodes: &Nodes) -> Result<Vec<Finding>> {
     // What one server lacks is what the others are for.
     findings.retain(|finding| !finding.what.contains("append-only file"));
     findings.extend(stati.iter().filter_map(|status| about(status, nodes)));
+    findings.extend(too_few(&stati, nodes));
     let evicts = findings
         .iter()
         .any(|finding| finding.what.contains("maxmemory-policy"));
@@ -206,6 +207,21 @@ fn about(status: &NodeStatus, nodes: &Nodes) -> Option<Finding> {
         severity: Severity::Warning,
         what,
         remedy: remedy.into(),
+    })
+}
+
+/// That no lock can be taken, if it is so.
+fn too_few(stati: &[NodeStatus], nodes: &Nodes) -> Option<Finding> {
+    let are = |standing: Standing| {
+        let same = stati.iter().filter(|status| status.standing == standing);
+        same.count()
+    };
+    let (good, count, majority) = (are(Standing::Good), stati.len(), nodes.majority());
+    // The next session admits nodes that are all new.
+    (good < majority && are(Standing::Empty) < count).then(|| Finding {
+        severity: Severity::Unfit,
+        what: format!("{good} of {count} nodes count and {majority} are needed: nobody can lock"),
+        remedy: "leasehold redlock status".into(),
     })
 }
 
