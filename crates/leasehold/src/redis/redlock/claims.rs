@@ -82,6 +82,17 @@ pub(super) struct Trace {
     pub(super) sent: Moment,
     /// Over which connection each node was asked; `None` if it answered.
     pub(super) over: Vec<Option<u64>>,
+    /// The nodes that are known to have it.
+    pub(super) granted: Vec<usize>,
+    /// It came to nothing.
+    pub(super) is_failed: bool,
+}
+
+impl Trace {
+    /// Whether the node has it, or may have.
+    pub(super) fn may_be_on(&self, node: usize) -> bool {
+        self.over[node].is_some() || self.granted.contains(&node)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -106,15 +117,29 @@ impl Mine {
         }
         state.phase = Phase::Asked;
         state.sent = Some(sent);
-        state.trace = Some(Trace { id, sent, over });
+        state.trace = Some(Trace {
+            id,
+            sent,
+            over,
+            granted: Vec::new(),
+            is_failed: false,
+        });
         true
     }
 
-    /// These nodes answered.
-    pub(super) fn answered(&self, over: Vec<Option<u64>>) {
+    /// What is known by now of the nodes.
+    pub(super) fn answered(&self, over: Vec<Option<u64>>, granted: Vec<usize>) {
         if let Some(trace) = &mut lock(&self.state).trace {
-            trace.over = over;
+            (trace.over, trace.granted) = (over, granted);
         }
+    }
+
+    /// The attempt came to nothing. Returns what it left.
+    pub(super) fn failed(&self) -> Option<Trace> {
+        let mut state = lock(&self.state);
+        let trace = state.trace.as_mut()?;
+        trace.is_failed = true;
+        Some(trace.clone())
     }
 
     /// The nodes have nothing of it, or somebody sees to that. It is asked for
@@ -141,10 +166,6 @@ impl Mine {
         let mut state = lock(&self.state);
         state.phase = Phase::Leaving;
         state.trace.clone()
-    }
-
-    pub(super) fn trace(&self) -> Option<Trace> {
-        lock(&self.state).trace.clone()
     }
 
     pub(super) fn id(&self) -> Option<Hex> {

@@ -1,105 +1,92 @@
-//! Giving a lock back. Every node is told, also those that never answered.
+//! Giving a lock back. Those nodes are waited for that are known to have it; the
+//! others, also those that never answered, are told in the background.
 
 use std::time::Duration;
 
 use futures_util::StreamExt;
 
-use super::keys::Keys;
+use super::claims::{Mine, Trace};
 use super::nodes::{Call, Nodes};
 use super::owed::Debt;
-use crate::clock::{Moment, boot_time};
+use crate::clock::boot_time;
 use crate::engine::Withdrawn;
-use crate::redis::keys::Hex;
 use crate::redlock::quorum::{Kept, renewed};
-
-/// One attempt on a lock, as it is given back.
-#[derive(Debug)]
-pub(super) struct Gift<'a> {
-    pub(super) nodes: &'a Nodes,
-    pub(super) keys: &'a Keys,
-    pub(super) id: &'a Hex,
-    /// When it was asked for.
-    pub(super) sent: Moment,
-    /// Over which connection each node was asked; `None` if it answered.
-    pub(super) asked_over: &'a [Option<u64>],
-    pub(super) ttl: Duration,
-}
 
 /// What the nodes said when a lock was given back.
 #[derive(Debug)]
 struct Tally {
     found: usize,
     absent: usize,
-    /// The nodes that said nothing yet, and over which connection they were told.
-    unheard: Vec<(usize, u64)>,
 }
 
-impl Gift<'_> {
-    /// Tells all nodes, and waits for those in `wanted`, or without these until
-    /// a majority has said the same; but not longer than the limit. `None` if no
-    /// majority answered. What others are owed is noted down, also if the future
-    /// is dropped.
-    pub(super) async fn give(
-        &self,
-        wanted: Option<&[usize]>,
-        limit: Duration,
-    ) -> Option<Withdrawn> {
-        let nodes = self.nodes;
-        let count = nodes.all.len();
-        let told = boot_time();
-        let call = Call {
-            script: &nodes.scripts.release,
-            keys: &[&self.keys.lock],
-            arguments: &[self.id.as_str()],
+/// Gives back what an attempt left on the nodes. Waits until those that granted
+/// it have said so; if these are no majority, or one does not answer, for the
+/// others too, but not longer than the limit. `None` if no majority answered.
+///
+/// # Cancel safety
+/// What nodes were not told is told in the background.
+pub(super) async fn give_back(
+    nodes: &Nodes,
+    mine: &Mine,
+    trace: &Trace,
+    limit: Duration,
+) -> Option<Withdrawn> {
+    let count = nodes.all.len();
+    let call = Call {
+        script: &nodes.scripts.release,
+        keys: &[&mine.keys.lock],
+        arguments: &[trace.id.as_str()],
+    };
+    let call = &call;
+    let mut untold = Untold {
+        nodes,
+        mine,
+        trace,
+        untold: (0..count).filter(|node| trace.may_be_on(*node)).collect(),
+    };
+    let tell = |number: usize| {
+        let node = &nodes.all[number];
+        let connection = node.link.line_number();
+        async move { (number, connection, node.run::<u32>(call).await) }
+    };
+    let untold_now = untold.untold.clone().into_iter();
+    let (first, mut others): (Vec<_>, Vec<_>) =
+        untold_now.partition(|node| trace.granted.contains(node) || trace.granted.is_empty());
+    let mut answers: futures_util::stream::FuturesUnordered<_> =
+        first.into_iter().map(tell).collect();
+    let mut tally = Tally {
+        found: 0,
+        // Those that said no when they were asked.
+        absent: count - untold.untold.len(),
+    };
+    let (soon, limit) = (tokio::time::sleep(limit / 4), tokio::time::sleep(limit));
+    tokio::pin!(soon, limit);
+    while renewed(count, tally.found, tally.absent) == Kept::Unknown {
+        let answer = tokio::select! {
+            biased;
+            Some(answer) = answers.next() => Some(answer),
+            () = &mut soon, if !others.is_empty() => None,
+            () = &mut limit => break,
+            else => None,
         };
-        let call = &call;
-        let mut noted = Noted {
-            gift: self,
-            told,
-            tally: Tally {
-                found: 0,
-                absent: 0,
-                unheard: nodes
-                    .all
-                    .iter()
-                    .map(|node| (node.number, node.link.line_number()))
-                    .collect(),
-            },
-        };
-        let tally = &mut noted.tally;
-        let mut answers = nodes.ask(0..count, |node| node.run::<u32>(call));
-        let limit = tokio::time::sleep(limit);
-        tokio::pin!(limit);
-        loop {
-            let (number, answer) = tokio::select! {
-                biased;
-                Some(answer) = answers.next() => answer,
-                () = &mut limit => break,
-                else => break,
-            };
-            match answer {
-                Ok(0) => tally.absent += 1,
-                Ok(_) => tally.found += 1,
-                Err(_) => continue,
+        match answer {
+            Some((number, connection, Ok(found))) => {
+                match found {
+                    0 => tally.absent += 1,
+                    _ => tally.found += 1,
+                }
+                untold.is_told(number, connection);
             }
-            // One that was asked over another connection may yet be.
-            let over = tally.unheard.iter().find(|(unheard, _)| *unheard == number);
-            let over = over.map(|(_, over)| *over);
-            if self.asked_over[number].is_none_or(|asked| Some(asked) == over) {
-                tally.unheard.retain(|(unheard, _)| *unheard != number);
-            }
-            let is_enough = match wanted {
-                Some(wanted) => wanted
-                    .iter()
-                    .all(|wanted| !tally.unheard.iter().any(|(node, _)| node == wanted)),
-                None => renewed(count, tally.found, tally.absent) != Kept::Unknown,
-            };
-            if is_enough {
-                break;
-            }
+            // A failed attempt is cleaned up where it had come to anything.
+            _ if trace.is_failed => break,
+            _ if others.is_empty() && answers.is_empty() => break,
+            _ => answers.extend(others.drain(..).map(tell)),
         }
-        tally.verdict(count, nodes.majority())
+        if trace.is_failed && answers.is_empty() {
+            break;
+        }
     }
+    tally.verdict(count, nodes.majority())
 }
 
 impl Tally {
@@ -114,21 +101,35 @@ impl Tally {
     }
 }
 
-/// Notes down what is owed to nodes when it is dropped.
-struct Noted<'a> {
-    gift: &'a Gift<'a>,
-    told: Moment,
-    tally: Tally,
+/// The nodes that have yet to be told. They are owed it when this is dropped.
+struct Untold<'a> {
+    nodes: &'a Nodes,
+    mine: &'a Mine,
+    trace: &'a Trace,
+    untold: Vec<usize>,
 }
 
-impl Drop for Noted<'_> {
+impl Untold<'_> {
+    fn debt(&self, number: usize) -> Debt {
+        let (keys, trace) = (&self.mine.keys, self.trace);
+        Debt::new(keys, trace.over[number], trace.sent, self.mine.ttl)
+    }
+
+    /// The node was told over this connection, if that is still the one.
+    fn is_told(&mut self, number: usize, connection: u64) {
+        let is_sure = self.nodes.all[number].link.line_number() == connection;
+        if is_sure && self.debt(number).is_settled_over(connection, boot_time()) {
+            self.untold.retain(|untold| *untold != number);
+        }
+    }
+}
+
+impl Drop for Untold<'_> {
     fn drop(&mut self) {
-        let gift = self.gift;
-        for &(number, over) in &self.tally.unheard {
-            let asked_over = gift.asked_over[number];
-            let debt = Debt::new(gift.keys, asked_over, gift.sent, gift.ttl);
-            let node = &gift.nodes.all[number];
-            node.owed.add(gift.id, debt.told(over, self.told));
+        for &number in &self.untold {
+            self.nodes.all[number]
+                .owed
+                .add(&self.trace.id, self.debt(number));
         }
     }
 }

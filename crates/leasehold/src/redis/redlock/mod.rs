@@ -32,10 +32,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 
-use self::claims::{Claims, Mine, OpenLease, Trace};
+use self::claims::{Claims, Mine, OpenLease};
 pub(crate) use self::config::{OPTIONS, RedlockConfig};
 pub(crate) use self::fleet::{admit, status};
-use self::giving::Gift;
 use self::keys::{Keys, OURS};
 use self::nodes::{Call, Nodes};
 use self::taking::{Outcome, Taking};
@@ -44,7 +43,6 @@ use self::watching::{NodeEars, WAITING};
 use super::keys::{Hex, field, inbox};
 use super::link::Ears;
 use super::lock;
-use crate::backoff;
 use crate::clock::{Moment, boot_time};
 use crate::engine::{
     Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch, Withdrawn,
@@ -53,7 +51,7 @@ use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::name::Name;
 use crate::promises::{Grade, Promises, Reach};
-use crate::random::{random_u64, random_u128};
+use crate::random::random_u128;
 use crate::redlock::quorum::{WIDTH, majority};
 
 /// How often notes are renewed, if the locks are renewed more often.
@@ -104,20 +102,19 @@ impl RedlockEngine {
         Err(self.refusal(ErrorKind::Usage, doing(), why))
     }
 
-    /// Gives back what an attempt left on the nodes. Waits for those that are
-    /// known to have it.
-    async fn clean_up(&self, mine: &Mine, granted: &[usize], limit: Duration) {
-        if let Some(trace) = mine.trace() {
-            let wanted = (!granted.is_empty()).then_some(granted);
-            self.gift(mine, &trace).give(wanted, limit).await;
+    /// Gives back what an attempt left that came to nothing.
+    async fn clean_up(&self, mine: &Mine, limit: Duration) {
+        if let Some(trace) = mine.failed() {
+            giving::give_back(&self.nodes, mine, &trace, limit).await;
         }
+        mine.has_nothing();
     }
 
     async fn give_back(&self, mine: &Mine, limit: Duration) -> Result<Withdrawn> {
         let Some(trace) = mine.leaves() else {
             return Ok(Withdrawn::Absent);
         };
-        let verdict = self.gift(mine, &trace).give(None, limit).await;
+        let verdict = giving::give_back(&self.nodes, mine, &trace, limit).await;
         let Some(verdict) = verdict else {
             let doing = format!("withdraw {}", mine.claim.name);
             let why = "a majority of the nodes did not answer";
@@ -126,17 +123,6 @@ impl RedlockEngine {
         };
         mine.has_nothing();
         Ok(verdict)
-    }
-
-    fn gift<'a>(&'a self, mine: &'a Mine, trace: &'a Trace) -> Gift<'a> {
-        Gift {
-            nodes: &self.nodes,
-            keys: &mine.keys,
-            id: &trace.id,
-            sent: trace.sent,
-            asked_over: &trace.over,
-            ttl: mine.ttl,
-        }
     }
 
     /// The claim is held once it lasts as long as the lease does.
@@ -290,7 +276,7 @@ impl Engine for RedlockEngine {
             return Ok(Standing::Held { token });
         }
         // Asked for before, and nobody knows what became of it.
-        self.clean_up(&mine, &[], open.limit).await;
+        self.clean_up(&mine, open.limit).await;
         // A late request of one attempt must not look like one of another, so
         // each has its own id.
         let (id, sent) = (Hex::of(random_u128()), boot_time());
@@ -300,7 +286,7 @@ impl Engine for RedlockEngine {
         let label = ticket.label.as_deref();
         let taking = Taking::new(&self.nodes, &mine, id.as_str(), &open, label);
         let taken = taking.run(sent).await;
-        mine.answered(taken.asked_over);
+        mine.answered(taken.asked_over, taken.granted);
         let outcome = taken.outcome;
         if let Outcome::Held { token } = outcome
             && self.hold(&open, &mine, token).await
@@ -308,8 +294,7 @@ impl Engine for RedlockEngine {
             let token = Token::new(token);
             return Ok(Standing::Held { token });
         }
-        self.clean_up(&mine, &taken.granted, open.limit).await;
-        mine.has_nothing();
+        self.clean_up(&mine, open.limit).await;
         match outcome {
             Outcome::Busy { .. } if !ticket.waits => {
                 self.claims.forget(ticket.claim.id);
@@ -367,19 +352,7 @@ fn upkeep(nodes: &Arc<Nodes>, quarantine: Option<bool>) -> Vec<BoxFuture<'static
     for number in 0..nodes.all.len() {
         let nodes = nodes.clone();
         work.push(Box::pin(async move {
-            let node = &nodes.all[number];
-            let mut pauses = 0;
-            loop {
-                let (first, longest) = (Duration::from_millis(50), UNHURRIED);
-                let pause = backoff::pause(pauses, first, longest, random_u64());
-                tokio::time::sleep(pause).await;
-                owed::settle(&nodes, node).await;
-                pauses = match node.owed.is_empty() {
-                    true => pauses + 1,
-                    // Back, or slower than others: there is more to tell soon.
-                    false => pauses.min(3),
-                };
-            }
+            owed::keep_settling(&nodes, &nodes.all[number]).await;
         }));
     }
     if let Some(quarantine) = quarantine {

@@ -30,6 +30,8 @@ pub(super) struct Nodes {
     pub(super) scripts: Scripts,
     /// Rung when a node said that it is in quarantine.
     pub(super) to_settle: Notify,
+    /// The connections that are known to lead to different servers.
+    different: Mutex<Vec<u64>>,
 }
 
 /// One node: a Redis server of its own.
@@ -67,6 +69,7 @@ impl Nodes {
             all: nodes.collect::<Result<_>>()?,
             scripts: Scripts::new(),
             to_settle: Notify::new(),
+            different: Mutex::default(),
         })
     }
 
@@ -122,8 +125,27 @@ impl Nodes {
         Ok(())
     }
 
-    /// A node before this one that is the same server.
+    /// A node before this one that is the same server. What was found is good as
+    /// long as no connection is a new one.
     pub(super) fn twin_of(&self, node: &Node) -> Option<&Node> {
+        let lines: Vec<_> = self
+            .all
+            .iter()
+            .map(|node| node.link.line_number())
+            .collect();
+        if *lock(&self.different) == lines {
+            return None;
+        }
+        let is_different = |node: &Node| {
+            node.link.current_server().is_some() && self.look_for_twin(node).is_none()
+        };
+        if self.all.iter().all(is_different) {
+            *lock(&self.different) = lines;
+        }
+        self.look_for_twin(node)
+    }
+
+    fn look_for_twin(&self, node: &Node) -> Option<&Node> {
         let run = node.link.current_server()?;
         let before = self.all.iter().take(node.number);
         before

@@ -1,19 +1,22 @@
-//! What a node has still to be told: locks that were given back while it did
-//! not answer.
+//! What a node has still to be told: locks that were given back without its
+//! answer.
 //!
-//! Requests over one connection are done in order. So a later answer over the
-//! connection that the release went over proves the release, and if the lock was
-//! asked for over the same connection, nothing of it can come later. Otherwise
-//! the node is told again; and where a request to take the lock may still be on
-//! its way over an older connection, once more when that is too late to be done.
+//! Requests over one connection are done in order. So if the lock was asked for
+//! over the same connection as it is given back, nothing of it can come later.
+//! Otherwise the request to take it may still be on its way over an older one,
+//! and the node is told once more when that is too late to be done.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::keys::Keys;
 use super::nodes::{Call, Node, Nodes};
+use crate::backoff;
 use crate::clock::{Moment, boot_time};
+use crate::random::random_u64;
 use crate::redis::keys::Hex;
 use crate::redis::lock;
 
@@ -21,10 +24,18 @@ use crate::redis::lock;
 const BATCH: usize = 200;
 /// How much is owed to a node at most. Beyond it the time to live does it.
 const MOST: usize = 50_000;
+/// How long more is waited for, to tell it together.
+const TOGETHER: Duration = Duration::from_millis(2);
+/// How often a node that is owed nothing is asked whether it is there.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// What one node has still to be told.
 #[derive(Debug, Default)]
-pub(super) struct Owed(Mutex<HashMap<String, Debt>>);
+pub(super) struct Owed {
+    debts: Mutex<HashMap<String, Debt>>,
+    /// Rung when there is a new one.
+    bell: Notify,
+}
 
 /// One attempt on a lock.
 #[derive(Debug, Clone)]
@@ -34,8 +45,8 @@ pub(super) struct Debt {
     asked_over: Option<u64>,
     /// From when on a request to take the lock is refused.
     refused_from: Moment,
-    /// The connection that the last release went over, and when.
-    told_over: Option<(u64, Moment)>,
+    /// The node was told, but may yet be asked for it.
+    is_told: bool,
     /// When nothing can be left of it.
     until: Moment,
 }
@@ -46,89 +57,114 @@ impl Debt {
             lock: keys.lock.clone(),
             asked_over,
             refused_from: sent + ttl,
-            told_over: None,
+            is_told: false,
             until: boot_time() + 2 * ttl,
         }
     }
 
-    pub(super) fn told(mut self, over: u64, at: Moment) -> Self {
-        self.told_over = Some((over, at));
-        self
-    }
-
-    /// Whether a release over this connection, sent then, settles it.
-    fn is_settled_by(&self, over: u64, at: Moment) -> bool {
-        self.asked_over.is_none_or(|asked| asked == over) || at >= self.refused_from
+    /// Whether telling the node over this connection settles it.
+    pub(super) fn is_settled_over(&self, connection: u64, now: Moment) -> bool {
+        self.asked_over.is_none_or(|asked| asked == connection) || now >= self.refused_from
     }
 }
 
 impl Owed {
     pub(super) fn add(&self, id: &Hex, debt: Debt) {
-        let mut owed = lock(&self.0);
-        if owed.len() < MOST {
-            owed.insert(id.as_str().to_owned(), debt);
+        let mut debts = lock(&self.debts);
+        if debts.len() < MOST {
+            debts.insert(id.as_str().to_owned(), debt);
         }
+        drop(debts);
+        self.bell.notify_one();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        lock(&self.debts).is_empty()
     }
 
-    /// A request that was sent then over this connection was answered.
-    fn proven(&self, over: u64, sent: Moment) {
-        let now = boot_time();
-        lock(&self.0).retain(|_, debt| {
-            let is_proven = debt.told_over.is_some_and(|(told, at)| {
-                told == over && at <= sent && debt.is_settled_by(told, at)
-            });
-            !is_proven && now < debt.until
-        });
+    /// What the node is to be told now.
+    fn due(&self, now: Moment) -> Vec<(String, Debt)> {
+        let mut debts = lock(&self.debts);
+        debts.retain(|_, debt| now < debt.until);
+        let due = debts.iter();
+        let due = due.filter(|(_, debt)| !debt.is_told || now >= debt.refused_from);
+        let due = due.take(BATCH);
+        due.map(|(id, debt)| (id.clone(), debt.clone())).collect()
     }
 
-    /// Those that have to be told now over this connection.
-    fn to_tell(&self, over: u64) -> Vec<(String, String)> {
-        let now = boot_time();
-        let mut owed = lock(&self.0);
-        let open = owed.iter_mut().filter(|(_, debt)| {
-            debt.told_over.is_none_or(|(told, at)| {
-                told != over || (!debt.is_settled_by(told, at) && now >= debt.refused_from)
-            })
-        });
-        let open = open.take(BATCH).map(|(id, debt)| {
-            debt.told_over = Some((over, now));
-            (id.clone(), debt.lock.clone())
-        });
-        open.collect()
+    /// The node was told these over this connection.
+    fn told(&self, due: &[(String, Debt)], connection: u64, now: Moment) {
+        let mut debts = lock(&self.debts);
+        for (id, debt) in due {
+            if debt.is_settled_over(connection, now) {
+                debts.remove(id);
+            } else if let Some(debt) = debts.get_mut(id) {
+                debt.is_told = true;
+            }
+        }
     }
 }
 
-/// Tells the node what it is owed, as far as it answers, and learns its clock.
-pub(super) async fn settle(nodes: &Nodes, node: &Node) {
+/// Tells the node what it is owed. Says whether it answers.
+pub(super) async fn settle(nodes: &Nodes, node: &Node) -> bool {
     loop {
-        let (over, sent) = (node.link.line_number(), boot_time());
-        let Ok((seconds, micros)) = node.link.ask::<(u64, u64)>(&::redis::cmd("TIME")).await else {
-            return;
-        };
-        node.link.learn_time(seconds * 1000 + micros / 1000);
-        if node.link.line_number() != over {
-            return;
+        let (connection, now) = (node.link.line_number(), boot_time());
+        let due = node.owed.due(now);
+        if due.is_empty() {
+            return true;
         }
-        node.owed.proven(over, sent);
-        let open = node.owed.to_tell(over);
-        if open.is_empty() {
-            return;
-        }
-        let keys: Vec<_> = open.iter().map(|(_, lock)| &**lock).collect();
-        let ids: Vec<_> = open.iter().map(|(id, _)| &**id).collect();
+        let keys: Vec<_> = due.iter().map(|(_, debt)| &*debt.lock).collect();
+        let ids: Vec<_> = due.iter().map(|(id, _)| &**id).collect();
         let call = Call {
             script: &nodes.scripts.release,
             keys: &keys,
             arguments: &ids,
         };
         if node.run::<u32>(&call).await.is_err() {
-            return;
+            return false;
+        }
+        // It may have gone over a newer one; then it is told again.
+        if node.link.line_number() == connection {
+            node.owed.told(&due, connection, now);
         }
     }
+}
+
+/// Keeps telling the node what it is owed, and looks whether it is there: nobody
+/// else waits for a node that is away. Never returns.
+pub(super) async fn keep_settling(nodes: &Nodes, node: &Node) {
+    let mut failures = 0;
+    loop {
+        if failures == 0 {
+            let rung = tokio::time::timeout(IDLE, node.owed.bell.notified()).await;
+            if rung.is_ok() {
+                tokio::time::sleep(TOGETHER).await;
+            } else if !is_there(node).await {
+                failures = 1;
+            }
+        } else {
+            let first = Duration::from_millis(50);
+            let pause = backoff::pause(failures, first, IDLE, random_u64());
+            tokio::time::sleep(pause).await;
+            failures = match is_there(node).await {
+                true => 0,
+                false => failures + 1,
+            };
+        }
+        if failures == 0 && !settle(nodes, node).await {
+            failures = 1;
+        }
+    }
+}
+
+/// Asks the node for its clock, which is needed too.
+async fn is_there(node: &Node) -> bool {
+    let answer = node.link.ask::<(u64, u64)>(&::redis::cmd("TIME")).await;
+    let Ok((seconds, micros)) = answer else {
+        return false;
+    };
+    node.link.learn_time(seconds * 1000 + micros / 1000);
+    true
 }
 
 #[cfg(test)]
@@ -136,43 +172,43 @@ mod tests {
     use super::*;
     use crate::name::Name;
 
-    fn owed(asked_over: Option<u64>, sent: Moment) -> (Owed, Hex, Debt) {
+    fn owe(asked_over: Option<u64>, ttl: Duration) -> Owed {
         let keys = Keys::of(&Name::new("x").unwrap());
-        let debt = Debt::new(&keys, asked_over, sent, Duration::from_secs(3600));
-        (Owed::default(), Hex::of(7), debt)
+        let owed = Owed::default();
+        let debt = Debt::new(&keys, asked_over, boot_time(), ttl);
+        owed.add(&Hex::of(7), debt);
+        owed
     }
 
     #[test]
-    fn a_later_answer_over_the_same_connection_is_proof() {
-        let now = boot_time();
-        let (owed, id, debt) = owed(Some(3), now);
-        owed.add(&id, debt.told(3, now));
-        assert!(owed.to_tell(3).is_empty(), "it is on its way");
-        owed.proven(4, boot_time());
-        assert!(!owed.is_empty(), "another connection proves nothing");
-        assert_eq!(owed.to_tell(4).len(), 1, "told again over the new one");
-        owed.proven(4, boot_time());
+    fn one_release_is_enough_over_the_connection_that_the_lock_was_asked_for_over() {
+        for asked_over in [Some(3), None] {
+            let (owed, now) = (owe(asked_over, Duration::from_secs(3600)), boot_time());
+            let due = owed.due(now);
+            assert_eq!(due.len(), 1);
+            owed.told(&due, 3, now);
+            assert!(owed.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_request_that_may_still_come_over_another_is_outlived() {
+        let ttl = Duration::from_secs(3600);
+        let (owed, now) = (owe(Some(3), ttl), boot_time());
+        owed.told(&owed.due(now), 4, now);
+        assert!(owed.due(now).is_empty(), "it was told");
         assert!(!owed.is_empty(), "the old request may still come");
-    }
-
-    #[test]
-    fn a_lock_that_was_asked_for_with_an_answer_needs_one_release() {
-        let now = boot_time();
-        let (owed, id, debt) = owed(None, now);
-        owed.add(&id, debt);
-        assert_eq!(owed.to_tell(5).len(), 1);
-        owed.proven(5, boot_time());
+        let later = now + ttl + Duration::from_secs(1);
+        let due = owed.due(later);
+        assert_eq!(due.len(), 1, "told once more");
+        owed.told(&due, 4, later);
         assert!(owed.is_empty());
     }
 
     #[test]
-    fn what_cannot_be_done_any_more_is_not_waited_for() {
-        let now = boot_time();
-        let keys = Keys::of(&Name::new("x").unwrap());
-        let debt = Debt::new(&keys, Some(1), now, Duration::ZERO);
-        let owed = Owed::default();
-        owed.add(&Hex::of(7), debt);
-        owed.proven(9, boot_time());
+    fn what_has_expired_is_not_told() {
+        let owed = owe(Some(1), Duration::ZERO);
+        assert!(owed.due(boot_time()).is_empty());
         assert!(owed.is_empty());
     }
 }

@@ -112,7 +112,7 @@ async fn renew_batch(
     let mut answers = nodes.ask(0..nodes.all.len(), |node| ask(node, call));
     let mut votes = vec![Votes::default(); batch.len()];
     // A renewal has a sixth of the ttl, and may have to ask who broke what.
-    let limit = tokio::time::sleep(open.lease.ttl / 12);
+    let limit = tokio::time::sleep(open.lease.ttl / 8);
     tokio::pin!(limit);
     loop {
         let (_, answer) = tokio::select! {
