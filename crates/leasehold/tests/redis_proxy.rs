@@ -15,6 +15,8 @@ mod server;
 mod operations;
 #[path = "redis_proxy/scene.rs"]
 mod scene;
+#[path = "redis_proxy/steps.rs"]
+mod steps;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -90,7 +92,7 @@ async fn lose_each(
     let is_promised = (operation.needs)(&scene.witness().await.promises());
     assert!(is_promised, "{layout} promises {}", operation.name);
     let sessions = (operation.run)(scene.clone()).await;
-    let targets = targets(scene.proxy.log());
+    let targets = proxy::targets(scene.proxy.log(), MOST_OF_A_KIND);
     drop(sessions);
     assert!(!targets.is_empty(), "the proxy saw no request");
     let mut fired: BTreeMap<Request, bool> = BTreeMap::new();
@@ -131,17 +133,4 @@ fn note(fired: &mut BTreeMap<Request, bool>, run: Option<Run>) -> Result<(), Fai
         *fired.entry(request).or_default() |= has_fired;
     }
     Ok(())
-}
-
-/// Each request with the number of requests like it that came before.
-fn targets(log: Vec<Request>) -> Vec<(Request, usize)> {
-    let mut counts: BTreeMap<Request, usize> = BTreeMap::new();
-    let numbered = log.into_iter().map(|request| {
-        let count = counts.entry(request.clone()).or_default();
-        *count += 1;
-        (request, *count - 1)
-    });
-    numbered
-        .filter(|(_, passes)| *passes < MOST_OF_A_KIND)
-        .collect()
 }

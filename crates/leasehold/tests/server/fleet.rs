@@ -15,10 +15,22 @@ impl Fleet {
 
     /// With these settings for every node.
     pub(crate) fn start_with(folder: &Path, count: usize, settings: &[&str]) -> Self {
+        let start = |folder: &Path| RedisServer::start(folder, settings);
+        Self::start_each(folder, count, start)
+    }
+
+    /// With wall clocks that can be moved.
+    pub(crate) fn start_with_clocks(folder: &Path, count: usize) -> Self {
+        Self::start_each(folder, count, |folder| {
+            RedisServer::start_with_clock(folder, &[])
+        })
+    }
+
+    fn start_each(folder: &Path, count: usize, start: impl Fn(&Path) -> RedisServer) -> Self {
         let start = |number: usize| {
             let folder = folder.join(format!("node-{number}"));
             std::fs::create_dir_all(&folder).expect("there is room for a folder");
-            RedisServer::start(&folder, settings)
+            start(&folder)
         };
         Self {
             servers: (0..count).map(start).collect(),

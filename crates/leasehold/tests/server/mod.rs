@@ -25,7 +25,7 @@ pub(crate) use replicated::Replicated;
 pub(crate) use sentinel::Sentinel;
 pub(crate) use standalone::{RedisServer, text};
 pub(crate) use tls::Certificates;
-pub(crate) use versions::{Version, lacks_version, tools};
+pub(crate) use versions::{Version, lacks_clock, lacks_version, tools};
 
 const PROGRAM: &str = "redis-server";
 

@@ -1,6 +1,6 @@
 //! A child process that does not outlive its owner.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,8 +12,18 @@ pub(super) struct Process(Child);
 impl Process {
     /// Starts a program without input and output.
     pub(super) fn start(program: &Path, arguments: impl IntoIterator<Item = String>) -> Self {
+        Self::start_in(&[], program, arguments)
+    }
+
+    /// The same with these variables in its environment.
+    pub(super) fn start_in(
+        variables: &[(&str, PathBuf)],
+        program: &Path,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Self {
         let child = Command::new(program)
             .args(arguments)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

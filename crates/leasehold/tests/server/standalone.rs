@@ -8,7 +8,7 @@ use redis::{ConnectionAddr, IntoConnectionInfo, RedisResult, Value};
 use super::ports::free_port;
 use super::process::Process;
 use super::tls::Certificates;
-use super::versions::Version;
+use super::versions::{self, Version};
 use super::{LONGEST, PROGRAM};
 
 /// The socket file of a server that has no open TCP port, in its folder.
@@ -37,6 +37,8 @@ struct Start {
     way: Way,
     folder: PathBuf,
     options: Vec<String>,
+    /// If the server's wall clock can be moved, the file that says how far.
+    clock: Option<PathBuf>,
 }
 
 impl RedisServer {
@@ -63,6 +65,26 @@ impl RedisServer {
         Start::new(PROGRAM.as_ref(), Way::Tls, folder, &options).run()
     }
 
+    /// Starts one whose wall clock can be moved.
+    pub(crate) fn start_with_clock(folder: &Path, options: &[&str]) -> Self {
+        let clock = folder.join("clock");
+        std::fs::write(&clock, 0_i64.to_ne_bytes()).expect("there is room for a file");
+        let start = Start::new(PROGRAM.as_ref(), Way::Tcp, folder, options);
+        let clock = Some(clock);
+        Start { clock, ..start }.run()
+    }
+
+    /// From now on the server's wall clock is so many milliseconds ahead.
+    pub(crate) fn set_ahead(&self, millis: i64) {
+        let clock = self.start.clock.as_ref().expect("its clock can be moved");
+        // Written in place: the server has the file's memory before it.
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(clock)
+            .expect("it was made");
+        std::io::Write::write_all(&mut file, &millis.to_ne_bytes()).expect("there is room");
+    }
+
     pub(crate) fn url(&self) -> String {
         match self.start.way {
             Way::Tcp => format!("redis://127.0.0.1:{}", self.port),
@@ -78,6 +100,11 @@ impl RedisServer {
     /// Kills the server with SIGKILL and starts it anew on the same port.
     pub(crate) fn restart(&mut self) {
         self.kill();
+        self.start_again();
+    }
+
+    /// Starts a server that was killed, on the same port and with its files.
+    pub(crate) fn start_again(&mut self) {
         self.process = self.start.spawn(self.port);
         assert!(self.answers(), "it starts again");
     }
@@ -161,6 +188,7 @@ impl Start {
             way,
             folder: folder.to_owned(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
+            clock: None,
         }
     }
 
@@ -207,7 +235,12 @@ impl Start {
         ];
         let words = listen.into_iter().chain(always).map(str::to_owned);
         let words: Vec<String> = words.chain(self.options.iter().cloned()).collect();
-        Process::start(&self.program, words)
+        let clock = self.clock.iter();
+        let variables = clock.flat_map(|file| {
+            let library = versions::tools().join("servers/clock/clock.so");
+            [("LD_PRELOAD", library), ("CLOCK_FILE", file.clone())]
+        });
+        Process::start_in(&variables.collect::<Vec<_>>(), &self.program, words)
     }
 
     fn socket(&self) -> PathBuf {

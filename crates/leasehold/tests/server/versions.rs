@@ -37,6 +37,12 @@ pub(crate) fn lacks_version(version: Version) -> Option<&'static str> {
     (!version.program().is_file()).then_some(name)
 }
 
+/// The name of what is missing, if no server's clock can be moved.
+pub(crate) fn lacks_clock() -> Option<&'static str> {
+    let library = tools().join("servers/clock/clock.so");
+    (!library.is_file()).then_some("clock.so (cargo xtask tools)")
+}
+
 /// Where `cargo xtask` puts what it builds for the tests.
 pub(crate) fn tools() -> PathBuf {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
