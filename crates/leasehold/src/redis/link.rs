@@ -291,6 +291,10 @@ impl Link {
         let info: String = ::redis::cmd("INFO").query_async(&mut connection).await?;
         fit::check(&info, self.common.mode)?;
         let server = fit::value(&info, "run_id").map(str::to_owned);
+        let micros = fit::value(&info, "server_time_usec").and_then(|micros| micros.parse().ok());
+        if let Some(millis) = micros.map(|micros: u64| micros / 1000) {
+            self.learn_time(millis);
+        }
         {
             // A slower attempt of before must not be taken for this one.
             let mut known = lock(&self.server);

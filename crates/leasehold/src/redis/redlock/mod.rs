@@ -203,7 +203,9 @@ impl Engine for RedlockEngine {
             founding::settle(&self.nodes, self.config.quarantine, limit).await;
         }
         self.nodes.learn_times(limit).await?;
-        self.nodes.subscribe(&inbox(lease.id), limit).await;
+        let inbox = inbox(lease.id);
+        let subscribing = self.nodes.subscribe(&inbox, limit);
+        tokio::join!(subscribing, self.nodes.load_scripts(limit));
         self.claims.add_lease(OpenLease::new(lease, owner, limit));
         Ok(lease)
     }
@@ -353,6 +355,16 @@ fn upkeep(nodes: &Arc<Nodes>, quarantine: Option<bool>) -> Vec<BoxFuture<'static
         let nodes = nodes.clone();
         work.push(Box::pin(async move {
             owed::keep_settling(&nodes, &nodes.all[number]).await;
+        }));
+    }
+    for number in 0..nodes.all.len() {
+        let nodes = nodes.clone();
+        work.push(Box::pin(async move {
+            let node = &nodes.all[number];
+            loop {
+                node.lacks_scripts.notified().await;
+                let _ = node.load(&nodes.scripts).await;
+            }
         }));
     }
     if let Some(quarantine) = quarantine {

@@ -39,6 +39,8 @@ pub(super) struct Node {
     pub(super) number: usize,
     pub(super) link: Arc<Link>,
     pub(super) owed: Owed,
+    /// Rung when the server did not know a script.
+    pub(super) lacks_scripts: Notify,
     /// How many nodes there are. The same servers in lists of different lengths
     /// have majorities that do not meet.
     size: usize,
@@ -223,6 +225,11 @@ impl Nodes {
         Err(self.too_few(learned, &error.unwrap_or_else(none)))
     }
 
+    /// Teaches all nodes the scripts. What is missing later is taught then.
+    pub(super) async fn load_scripts(&self, limit: Duration) {
+        self.ask_all(limit, |node| node.load(&self.scripts)).await;
+    }
+
     /// Listens to a channel on every node, also on those that come back later.
     pub(super) async fn subscribe(&self, channel: &str, limit: Duration) {
         for node in &self.all {
@@ -276,9 +283,17 @@ impl Node {
             number,
             link,
             owed: Owed::default(),
+            lacks_scripts: Notify::new(),
             size,
             common,
         })
+    }
+
+    /// Teaches the server the scripts, so that a lock is on this node too when
+    /// the others answered first: who is not waited for is not asked again.
+    pub(super) async fn load(&self, scripts: &Scripts) -> Result<(), RedisError> {
+        let loading = scripts.of_sessions().map(|script| self.link.load(script));
+        join_all(loading).await.into_iter().collect()
     }
 
     /// Runs a script. It may name the server that runs it: the connection leads
@@ -299,6 +314,7 @@ impl Node {
         let answer = self.link.ask_naming(command).await;
         match &answer {
             Err(error) if error.kind() == RedisKind::Server(ServerErrorKind::NoScript) => {
+                self.lacks_scripts.notify_one();
                 self.link.load(call.script).await?;
                 self.link.ask_naming(command).await
             }

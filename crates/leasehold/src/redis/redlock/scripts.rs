@@ -32,6 +32,13 @@ impl Scripts {
             admit: Script::new(include_str!("lua/admit.lua")),
         }
     }
+
+    /// Those that sessions need. Operators need the others, and can wait.
+    pub(super) fn of_sessions(&self) -> impl Iterator<Item = &Script> {
+        let round_1 = [&self.take, &self.take_plain];
+        let rest = [&self.raise, &self.renew, &self.release];
+        round_1.into_iter().chain(rest)
+    }
 }
 
 impl fmt::Debug for Scripts {

@@ -1,0 +1,11 @@
+//! Redlock on real servers: what its page promises beside what every store does.
+
+// Helpers of tests fail like tests.
+#![allow(clippy::unwrap_used)]
+
+mod server;
+
+#[path = "redlock/presence.rs"]
+mod presence;
+#[path = "redlock/scene.rs"]
+mod scene;
