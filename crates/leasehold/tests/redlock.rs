@@ -3,9 +3,12 @@
 // Helpers of tests fail like tests.
 #![allow(clippy::unwrap_used)]
 
+mod proxy;
 mod server;
 
 #[path = "redlock/presence.rs"]
 mod presence;
 #[path = "redlock/scene.rs"]
 mod scene;
+#[path = "redlock/twins.rs"]
+mod twins;

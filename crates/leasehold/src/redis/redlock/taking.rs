@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 
 use super::claims::{Mine, OpenLease};
 use super::keys::{Keys, NODE};
-use super::nodes::{Call, Nodes, RUN};
+use super::nodes::{Call, Nodes, RUN, silent};
 use super::note::Note;
 use crate::clock::{Moment, boot_time, wall_time};
 use crate::redis::whole_millis;
@@ -158,6 +158,10 @@ impl<'a> Taking<'a> {
         };
         let note = &*note;
         let mut answers = nodes.ask(0..nodes.all.len(), |node| async move {
+            if nodes.twin_of(node).is_some() {
+                // It would take away what the server gives under its first name.
+                return Err(silent());
+            }
             let not_after = node.link.time_in(ttl).unwrap_or(0).to_string();
             let call = match nodes.uses_tokens {
                 true => Call {
@@ -201,6 +205,12 @@ impl<'a> Taking<'a> {
     fn count(&mut self, number: usize, answer: Result<Value, RedisError>) -> Vote {
         let node = &self.nodes.all[number];
         let label = &node.link.label;
+        if let Some(twin) = self.nodes.twin_of(node) {
+            let twin = &twin.link.label;
+            let why = format!("{label} is the same server as {twin}");
+            self.away.push(why);
+            return Vote::Away;
+        }
         let answer = match answer {
             Ok(answer) => {
                 self.asked_over[number] = None;
@@ -209,17 +219,10 @@ impl<'a> Taking<'a> {
             Err(error) => Answer::Away(node.wrong(error, "lock").why().to_owned()),
         };
         match answer {
-            Answer::Counter(counter) => match self.nodes.twin_of(node) {
-                None => {
-                    self.granted.push(number);
-                    return Vote::Granted { counter };
-                }
-                Some(twin) => {
-                    let twin = &twin.link.label;
-                    self.away
-                        .push(format!("{label} is the same server as {twin}"));
-                }
-            },
+            Answer::Counter(counter) => {
+                self.granted.push(number);
+                return Vote::Granted { counter };
+            }
             Answer::Refused(left) => {
                 self.refused.push(left);
                 return Vote::Refused;
