@@ -125,6 +125,33 @@ impl RedlockEngine {
         Ok(verdict)
     }
 
+    /// Asks the nodes once. What does not come to a hold is given back. `None`
+    /// if the claim is being withdrawn.
+    async fn attempt(
+        &self,
+        ticket: &Ticket,
+        mine: &Arc<Mine>,
+        open: &OpenLease,
+    ) -> Option<Outcome> {
+        // A late request of one attempt must not look like one of another, so
+        // each has its own id.
+        let (id, sent) = (Hex::of(random_u128()), boot_time());
+        if !mine.asked(id.clone(), sent, self.nodes.lines()) {
+            return None;
+        }
+        let label = ticket.label.as_deref();
+        let taking = Taking::new(&self.nodes, mine, id.as_str(), open, label);
+        let taken = taking.run(sent).await;
+        mine.answered(taken.asked_over, taken.granted);
+        let outcome = match taken.outcome {
+            Outcome::Held { token } if !self.hold(open, mine, token).await => Outcome::TooLate,
+            Outcome::Held { token } => return Some(Outcome::Held { token }),
+            outcome => outcome,
+        };
+        self.clean_up(mine, open.limit).await;
+        Some(outcome)
+    }
+
     /// The claim is held once it lasts as long as the lease does.
     async fn hold(&self, open: &OpenLease, mine: &Arc<Mine>, token: u64) -> bool {
         for _ in 0..OVERTAKEN {
@@ -279,24 +306,18 @@ impl Engine for RedlockEngine {
         }
         // Asked for before, and nobody knows what became of it.
         self.clean_up(&mine, open.limit).await;
-        // A late request of one attempt must not look like one of another, so
-        // each has its own id.
-        let (id, sent) = (Hex::of(random_u128()), boot_time());
-        if !mine.asked(id.clone(), sent, self.nodes.lines()) {
+        let mut outcome = self.attempt(ticket, &mine, &open).await;
+        if let Some(Outcome::Unanswered(away)) = outcome {
+            // A node went away between the rounds; the others may be enough.
+            outcome = match self.attempt(ticket, &mine, &open).await {
+                // Nobody else need have it: it may be what we left just now.
+                Some(Outcome::Busy { .. }) if !ticket.waits => Some(Outcome::Unanswered(away)),
+                outcome => outcome,
+            };
+        }
+        let Some(outcome) = outcome else {
             return Ok(Standing::Gone);
-        }
-        let label = ticket.label.as_deref();
-        let taking = Taking::new(&self.nodes, &mine, id.as_str(), &open, label);
-        let taken = taking.run(sent).await;
-        mine.answered(taken.asked_over, taken.granted);
-        let outcome = taken.outcome;
-        if let Outcome::Held { token } = outcome
-            && self.hold(&open, &mine, token).await
-        {
-            let token = Token::new(token);
-            return Ok(Standing::Held { token });
-        }
-        self.clean_up(&mine, open.limit).await;
+        };
         match outcome {
             Outcome::Busy { .. } if !ticket.waits => {
                 self.claims.forget(ticket.claim.id);
@@ -306,7 +327,7 @@ impl Engine for RedlockEngine {
                 mine.waits(free_in.map(|left| boot_time() + left));
                 Ok(WAITING)
             }
-            Outcome::TooFew(away) => Err(self.too_few(ticket, &away)),
+            Outcome::TooFew(away) | Outcome::Unanswered(away) => Err(self.too_few(ticket, &away)),
             Outcome::NoLock(kind) => {
                 self.claims.forget(ticket.claim.id);
                 let why = super::answer::not_a_lock(&kind);
@@ -317,7 +338,11 @@ impl Engine for RedlockEngine {
                 let why = "the nodes' counters are near 2^53, where tokens end: see docs/stores/redlock.md";
                 Err(self.refusal(ErrorKind::Unsupported, doing(ticket), why))
             }
-            Outcome::TooLate | Outcome::Held { .. } => {
+            Outcome::Held { token } => {
+                let token = Token::new(token);
+                Ok(Standing::Held { token })
+            }
+            Outcome::TooLate => {
                 let why = "a majority granted, but too late: the ttl is too short for these nodes";
                 Err(self.refusal(ErrorKind::Unavailable, doing(ticket), why))
             }

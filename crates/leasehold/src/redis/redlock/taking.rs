@@ -36,6 +36,9 @@ pub(super) enum Outcome {
     },
     /// Too few nodes answered. Why the others did not.
     TooFew(Vec<String>),
+    /// A majority granted, and too few of these answered once more. Others may
+    /// be there, so it is worth another attempt.
+    Unanswered(Vec<String>),
     /// The key is not a lock on a node; of what type it is.
     NoLock(String),
     /// The nodes' counters have no room for another token.
@@ -120,6 +123,7 @@ impl<'a> Taking<'a> {
                 None => Outcome::TooLate,
             },
             Step::Failed(Why::Exhausted) => Outcome::Exhausted,
+            Step::Failed(Why::Unanswered) => Outcome::Unanswered(self.away),
             _ => match self.no_lock {
                 Some(kind) => Outcome::NoLock(kind),
                 None if self.away.len() > self.nodes.all.len() - self.nodes.majority() => {
@@ -267,7 +271,7 @@ impl<'a> Taking<'a> {
                 },
                 () = &mut limit => {
                     self.away.push("a node that granted did not answer again in time".into());
-                    return Step::Failed(Why::Away);
+                    return Step::Failed(Why::Unanswered);
                 }
             };
             let raised = match answer {

@@ -1,0 +1,200 @@
+//! Every request that a session sends to one node, or to a majority of them, is
+//! lost once, and so is every reply: one holds, tokens grow, nothing is left.
+//!
+//! An operation first runs undisturbed, behind proxies that take note of each
+//! request. It then runs once per request, and the proxies lose that one.
+
+// Helpers of tests fail like tests.
+#![allow(clippy::unwrap_used)]
+
+mod proxy;
+mod server;
+
+#[path = "redis_proxy/operations.rs"]
+mod operations;
+#[path = "redlock/lossy.rs"]
+mod scene;
+#[path = "redis_proxy/steps.rs"]
+mod steps;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use leasehold::redlock::admit;
+use leasehold::{ErrorKind, Promises, Reach, Session};
+use libtest_mimic::{Arguments, Failed, Trial};
+use operations::{OPERATIONS, Operation};
+use proxy::{Fault, Request};
+use scene::Scene;
+use steps::{NAME, afterwards, give_back, held, within};
+use tokio::task::JoinSet;
+
+const READMIT: Operation = Operation {
+    name: "readmit",
+    needs: |_| true,
+    run: |scene| Box::pin(readmit(scene)),
+};
+
+/// What is lost, and at how many of three nodes.
+const FAULTS: &[(&str, Fault, usize)] = &[
+    ("request_lost_at_one", Fault::RequestLost, 1),
+    ("reply_lost_at_one", Fault::ReplyLost, 1),
+    ("silence_at_one", Fault::Silence, 1),
+    ("request_lost_at_two", Fault::RequestLost, 2),
+    ("reply_lost_at_two", Fault::ReplyLost, 2),
+];
+
+/// Requests of one kind that are lost in turn; later ones only repeat them.
+const MOST_OF_A_KIND: usize = 2;
+
+/// How often it is tried to come to a fault.
+const ROUNDS: usize = 4;
+
+/// Sent now and then, and not in every run.
+const BY_THE_CLOCK: &str = "PING";
+
+/// Scenes at the same time. They mostly wait.
+const AT_ONCE: usize = 6;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(3));
+    let mut trials = Vec::new();
+    let mutexes = |operation: &&Operation| (operation.needs)(&Promises::least(Reach::Network));
+    for operation in OPERATIONS.iter().filter(mutexes).chain([&READMIT]) {
+        for &(name, fault, nodes) in FAULTS {
+            trials.push(trial(operation, name, fault, nodes));
+        }
+    }
+    let code = libtest_mimic::run(&arguments, trials).exit_code();
+    scene::end();
+    code
+}
+
+fn trial(operation: &'static Operation, name: &str, fault: Fault, nodes: usize) -> Trial {
+    let name = format!("{}::{name}", operation.name);
+    if let Some(what) = server::lacks_redis() {
+        let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
+        return Trial::test(name, move || Err(format!("{what} is missing").into()))
+            .with_kind(format!("{what} is missing"))
+            .with_ignored_flag(may_skip);
+    }
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
+        runtime.block_on(lose_each(operation, fault, nodes))
+    })
+}
+
+/// Runs the operation once per request, and loses that one.
+async fn lose_each(
+    operation: &'static Operation,
+    fault: Fault,
+    nodes: usize,
+) -> Result<(), Failed> {
+    let scene = Scene::start(nodes).await;
+    let sessions = (operation.run)(scene.clone()).await;
+    let targets = proxy::targets(scene.proxy.log(), MOST_OF_A_KIND);
+    finish(&scene, sessions).await;
+    assert!(!targets.is_empty(), "the proxy saw no request");
+    let mut fired: BTreeMap<Request, bool> = BTreeMap::new();
+    // What is sent depends on which node is first, so not each run comes to its
+    // fault; but one of a few does.
+    let mut open = targets;
+    for _ in 0..ROUNDS {
+        lose(operation, fault, nodes, &open, &mut fired).await?;
+        open.retain(|(request, _)| !fired[request]);
+    }
+    fired.retain(|request, _| request.command != BY_THE_CLOCK);
+    let unfired: Vec<_> = fired.iter().filter(|(_, fired)| !**fired).collect();
+    assert!(unfired.is_empty(), "never lost: {unfired:?}");
+    Ok(())
+}
+
+/// Loses each of these, in a run of its own.
+async fn lose(
+    operation: &'static Operation,
+    fault: Fault,
+    nodes: usize,
+    targets: &[(Request, usize)],
+    fired: &mut BTreeMap<Request, bool>,
+) -> Result<(), Failed> {
+    let mut runs = JoinSet::new();
+    for (request, passes) in targets.iter().cloned() {
+        if runs.len() >= AT_ONCE {
+            note(fired, runs.join_next().await)?;
+        }
+        runs.spawn(async move {
+            let scene = Scene::start(nodes).await;
+            scene.proxy.arm(&request, passes, fault);
+            let run = tokio::spawn({
+                let scene = scene.clone();
+                async move {
+                    let sessions = (operation.run)(scene.clone()).await;
+                    finish(&scene, sessions).await;
+                }
+            });
+            match run.await {
+                Ok(()) => Ok((request, scene.proxy.have_fired())),
+                Err(error) => {
+                    let log = scene.proxy.log();
+                    Err(format!(
+                        "{request:?} after {passes}: {error}; sent: {log:?}"
+                    ))
+                }
+            }
+        });
+    }
+    while !runs.is_empty() {
+        note(fired, runs.join_next().await)?;
+    }
+    Ok(())
+}
+
+/// Ends the sessions and looks for what they left.
+async fn finish(scene: &Scene, sessions: [Session; 2]) {
+    for session in sessions {
+        within("close", session.close()).await;
+    }
+    scene.is_clean().await;
+}
+
+type Run = Result<Result<(Request, bool), String>, tokio::task::JoinError>;
+
+fn note(fired: &mut BTreeMap<Request, bool>, run: Option<Run>) -> Result<(), Failed> {
+    if let Some(run) = run {
+        let (request, has_fired) = run??;
+        *fired.entry(request).or_default() |= has_fired;
+    }
+    Ok(())
+}
+
+/// A node forgets, and its operator lets it in again.
+async fn readmit(scene: Arc<Scene>) -> [Session; 2] {
+    let (subject, witness) = (scene.subject().await, scene.witness().await);
+    let guard = held(subject.mutex(NAME).lock()).await;
+    let before = guard.token();
+    give_back(guard).await;
+    scene.forget(0);
+    let url = scene.url();
+    let admitted = async {
+        loop {
+            match admit(&url, &[]).await {
+                Ok(admitted) => return admitted,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+            }
+        }
+    };
+    // Empty if the node was admitted and the answer was lost.
+    let admitted = within("admit", admitted).await;
+    let guard = held(subject.mutex(NAME).lock()).await;
+    assert!(guard.token() > before);
+    for floor in admitted.iter().filter_map(|admission| admission.floor) {
+        assert!(guard.token().get() > floor);
+    }
+    give_back(guard).await;
+    afterwards(witness, subject).await
+}
