@@ -6,6 +6,8 @@
 mod proxy;
 mod server;
 
+#[path = "redlock/bad_input.rs"]
+mod bad_input;
 #[path = "redlock/presence.rs"]
 mod presence;
 #[path = "redlock/scene.rs"]

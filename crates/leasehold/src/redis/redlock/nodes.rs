@@ -86,7 +86,14 @@ impl Nodes {
             match result {
                 Ok(()) => connected += 1,
                 Err(error) if is_no_node(&error) => return Err(node.is_none(error)),
-                Err(error) => away = away.or(Some(node.wrong(error, "connect"))),
+                Err(error) => {
+                    let error = node.wrong(error, "connect");
+                    // It would be missing for good, and nobody would know.
+                    if error.kind() == ErrorKind::Denied {
+                        return Err(error);
+                    }
+                    away = away.or(Some(error));
+                }
             }
         }
         nodes.check_different()?;
