@@ -10,6 +10,8 @@ mod server;
 mod bad_input;
 #[path = "redlock/presence.rs"]
 mod presence;
+#[path = "redlock/quarantine.rs"]
+mod quarantine;
 #[path = "redlock/scene.rs"]
 mod scene;
 #[path = "redlock/twins.rs"]

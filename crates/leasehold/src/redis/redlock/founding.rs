@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use super::keys::NODE;
 use super::nodes::{Call, Node, Nodes, silent};
 use crate::redis::fit::value;
-use crate::redlock::quorum::{Plan, Readmission, WhyNot};
+use crate::redlock::quorum::{JUMP, Plan, Readmission, WhyNot};
 
 /// What is known of a node that answered.
 #[derive(Debug, Clone)]
@@ -208,6 +208,7 @@ pub(super) async fn settle(nodes: &Nodes, quarantine: bool, limit: Duration) {
 /// was none before. That is what the mark of the founding says for good.
 async fn found(nodes: &Nodes, first: &[Known], limit: Duration) {
     let is_begun = |known: &Known| known.is_founding() || known.is_admitted();
+    let mut floor = floor_of(first);
     if !first.iter().all(is_begun) {
         if first.iter().any(|known| known.admitted.is_some()) {
             return;
@@ -220,9 +221,11 @@ async fn found(nodes: &Nodes, first: &[Known], limit: Duration) {
         if !is_same {
             return;
         }
-        // Above all tokens of former nodes that forgot everything, if the clock
-        // was not set back since.
-        let floor = floor_of(first);
+        // Nodes that know of counters were in use before, and those that forgot
+        // may have known of greater ones.
+        let highest = first.iter().map(|known| known.highest).max();
+        let highest = highest.filter(|highest| *highest > 0);
+        floor = floor.max(highest.map_or(0, |highest| highest.saturating_add(JUMP)));
         let marking = nodes.all.iter().zip(first);
         let marking = marking.map(|(node, known)| raise_floor(node, nodes, floor, "", &known.run));
         let Ok(marked) = tokio::time::timeout(limit, join_all(marking)).await else {
@@ -232,13 +235,14 @@ async fn found(nodes: &Nodes, first: &[Known], limit: Duration) {
             return;
         }
     }
-    let floor = floor_of(first);
     let admitting = nodes.all.iter().zip(first);
     let admitting = admitting.filter(|(_, known)| !known.is_admitted());
     let admitting = admitting.map(|(node, known)| admit(node, nodes, known, floor));
     let _ = tokio::time::timeout(limit, join_all(admitting)).await;
 }
 
+/// Above all that they know, and above all tokens of former nodes that forgot
+/// everything if the clock was not set back since.
 fn floor_of(known: &[Known]) -> u64 {
     let floors = known.iter().map(|known| known.highest.max(known.micros));
     floors.max().unwrap_or(0)
