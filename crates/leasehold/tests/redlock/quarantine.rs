@@ -245,6 +245,26 @@ async fn a_node_that_was_emptied_is_like_one_that_restarted() {
     assert_eq!(lock_once(&scene).await.1, 3);
 }
 
+/// Two of three nodes forget a held lock, one after the other, without a restart.
+/// Were they let in at once, another could be granted it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_let_in_when_what_it_forgot_cannot_be_held_any_more() {
+    let Some(scene) = Scene::start(3, &[]) else {
+        return;
+    };
+    let (holder, other) = (scene.session("ttl=2s").await, scene.session("ttl=2s").await);
+    let guard = holder.mutex("x").lock().await.unwrap();
+    for number in [0, 1] {
+        scene.fleet.servers[number].command(&["FLUSHALL"]);
+        let admitting = admit(&scene.url(""), &[]);
+        admitting.await.unwrap();
+    }
+    let next = tokio::time::timeout(LONG, other.mutex("x").lock());
+    let next = next.await.expect("it is free").unwrap();
+    assert!(guard.check().is_err(), "two hold");
+    assert!(next.token() > guard.token());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_were_all_emptied_begin_anew_above_the_clock() {
     let Some(scene) = Scene::start(3, &[]) else {

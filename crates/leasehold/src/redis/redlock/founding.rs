@@ -30,8 +30,9 @@ pub(super) struct Known {
     micros: u64,
     /// The longest ttl of any lock there so far.
     longest: Duration,
-    /// For how long the server has been running.
-    uptime: Duration,
+    /// How long ago the node forgot, at least: since it restarted, or since
+    /// somebody saw that it is empty.
+    forgot: Duration,
 }
 
 impl Known {
@@ -61,6 +62,7 @@ async fn know(node: &Node) -> Result<Known, RedisError> {
         "kept",
         "ttl",
         "announced",
+        "forgot",
     ]);
     let link = &node.link;
     type Fields = (
@@ -71,9 +73,11 @@ async fn know(node: &Node) -> Result<Known, RedisError> {
         Option<String>,
         Option<u64>,
         Option<u64>,
+        Option<u64>,
     );
     let before = link.current_server();
-    let (admitted, founding, floor, high, kept, ttl, announced): Fields = link.ask(&fields).await?;
+    let fields: Fields = link.ask(&fields).await?;
+    let (admitted, founding, floor, high, kept, ttl, announced, forgot) = fields;
     let keeps = keeps_everything(node).await;
     let (seconds, micros): (u64, u64) = link.ask(&::redis::cmd("TIME")).await?;
     let mut info = ::redis::cmd("INFO");
@@ -85,6 +89,11 @@ async fn know(node: &Node) -> Result<Known, RedisError> {
     let Some(run) = run.filter(|run| before.as_ref() == Some(run)) else {
         return Err(silent());
     };
+    let now = seconds * 1000 + micros / 1000;
+    let forgot = match admitted {
+        Some(_) => Duration::from_secs(uptime.unwrap_or(0)),
+        None => Duration::from_millis(forgot.map_or(0, |at| now.saturating_sub(at))),
+    };
     Ok(Known {
         run: node.mark(&run),
         admitted,
@@ -94,7 +103,7 @@ async fn know(node: &Node) -> Result<Known, RedisError> {
         keeps,
         micros: seconds * 1_000_000 + micros,
         longest: Duration::from_millis(ttl.unwrap_or(0)),
-        uptime: Duration::from_secs(uptime.unwrap_or(0)),
+        forgot,
     })
 }
 
@@ -175,6 +184,7 @@ pub(super) async fn is_settled(nodes: &Nodes, limit: Duration) -> bool {
 /// word: all are new, or one kept everything over its restart.
 pub(super) async fn settle(nodes: &Nodes, quarantine: bool, limit: Duration) {
     let known = know_all(nodes, limit).await;
+    note_empty(nodes, &known, limit).await;
     let known: Vec<_> = known.into_iter().map(Result::ok).collect();
     if let Some(known) = known.iter().cloned().collect::<Option<Vec<_>>>() {
         found(nodes, &known, limit).await;
@@ -284,19 +294,38 @@ async fn announce(
     taken.into_iter().filter(|taken| *taken).count()
 }
 
+/// Has empty nodes remember since when they are known to be, if others are in use.
+async fn note_empty(nodes: &Nodes, known: &[Result<Known, RedisError>], limit: Duration) {
+    if !known.iter().flatten().any(Known::is_admitted) {
+        return;
+    }
+    let empty = nodes.all.iter().zip(known).filter_map(|(node, known)| {
+        let known = known
+            .as_ref()
+            .ok()
+            .filter(|known| known.admitted.is_none())?;
+        let mut note = ::redis::cmd("HSETNX");
+        note.arg(NODE).arg("forgot").arg(known.micros / 1000);
+        let noting = async move { node.link.ask::<u32>(&note).await };
+        Some(tokio::time::timeout(limit, noting))
+    });
+    join_all(empty).await;
+}
+
 /// For how long the locks that a node forgot may still be held. Their holders
 /// renew them on other nodes, or lose them within a ttl.
 fn too_young(known: &[Result<Known, RedisError>], target: usize) -> Option<Duration> {
     let longest = known.iter().flatten().map(|known| known.longest).max()?;
-    let uptime = known[target].as_ref().ok()?.uptime;
+    let forgot = known[target].as_ref().ok()?.forgot;
     // Both are rounded, and clocks run apart.
-    let wait = (longest + longest / 50 + Duration::from_secs(2)).saturating_sub(uptime);
+    let wait = (longest + longest / 50 + Duration::from_secs(2)).saturating_sub(forgot);
     (!longest.is_zero() && !wait.is_zero()).then_some(wait)
 }
 
 /// Lets a node in quarantine in again, by the jump. Says the new floor.
 pub(super) async fn readmit(nodes: &Nodes, target: usize, limit: Duration) -> Result<u64, Refused> {
     let mut known = know_all(nodes, limit).await;
+    note_empty(nodes, &known, limit).await;
     if let Some(wait) = too_young(&known, target) {
         return Err(Refused::TooYoung(wait));
     }

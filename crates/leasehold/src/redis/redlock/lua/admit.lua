@@ -10,4 +10,5 @@ if (tonumber(node[2]) or 0) < tonumber(ARGV[3]) then
   redis.call('HSET', KEYS[1], 'floor', ARGV[3])
 end
 redis.call('HSET', KEYS[1], 'run', ARGV[1], 'kept', ARGV[4])
+redis.call('HDEL', KEYS[1], 'forgot')
 return 1
