@@ -30,6 +30,7 @@ const COMMANDS: &[&str] = &[
     "hget",
     "hmget",
     "hset",
+    "hsetnx",
     "hdel",
     "lpush",
     "ltrim",

@@ -7,6 +7,7 @@ use super::RedlockConfig;
 use super::claims::Claims;
 use super::founding::{self, Known, Refused};
 use super::nodes::Nodes;
+use crate::clock::boot_time;
 use crate::engine::{Finding, Severity};
 use crate::error::{Error, ErrorKind, Result};
 use crate::redis::inspect::examine_all;
@@ -149,9 +150,10 @@ pub(crate) async fn admit(config: &RedlockConfig, wanted: &[String]) -> Result<V
 
 /// Lets a node in again, when the locks that it forgot cannot be held any more.
 async fn readmit(nodes: &Nodes, number: usize) -> Result<u64, Refused> {
+    let until = boot_time() + PATIENCE;
     loop {
         match founding::readmit(nodes, number, LIMIT).await {
-            Err(Refused::TooYoung(wait)) if wait <= PATIENCE => {
+            Err(Refused::TooYoung(wait)) if boot_time() + wait <= until => {
                 tracing::info!(?wait, "waiting until what the node forgot has expired");
                 tokio::time::sleep(wait).await;
             }

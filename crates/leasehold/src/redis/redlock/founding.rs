@@ -325,10 +325,6 @@ fn too_young(known: &[Result<Known, RedisError>], target: usize) -> Option<Durat
 /// Lets a node in quarantine in again, by the jump. Says the new floor.
 pub(super) async fn readmit(nodes: &Nodes, target: usize, limit: Duration) -> Result<u64, Refused> {
     let mut known = know_all(nodes, limit).await;
-    note_empty(nodes, &known, limit).await;
-    if let Some(wait) = too_young(&known, target) {
-        return Err(Refused::TooYoung(wait));
-    }
     let mut plan = Readmission::new(nodes.all.len(), target);
     let mut next = Plan::Wait;
     for (number, known) in known.iter().enumerate() {
@@ -343,6 +339,10 @@ pub(super) async fn readmit(nodes: &Nodes, target: usize, limit: Duration) -> Re
     } = next
     {
         next = Plan::Wait;
+        note_empty(nodes, &known, limit).await;
+        if let Some(wait) = too_young(&known, target) {
+            return Err(Refused::TooYoung(wait));
+        }
         if announce(nodes, &known, floor, &others, limit).await
             < Readmission::announced(nodes.all.len())
         {
