@@ -103,12 +103,14 @@ fn a_wrong_password_is_access_denied() {
         77,
         "password",
     );
-    // One that we may not enter is one that is away, and is told so.
+    // One that we may not enter would be missing for good.
     let right = url.replace("127", ":right@127");
     let one_wrong = right.replacen(":right@", ":wrongcanary@", 1);
     let world = World::on(one_wrong.clone());
     assert_eq!(World::on(right).run(&["run", "x", "true"]).code, 0);
-    assert_eq!(world.run(&["run", "x", "true"]).code, 0);
+    let done = world.run(&["run", "x", "true"]);
+    assert_eq!(done.code, 77, "{done:?}");
+    assert!(done.complaint().contains("password"), "{done:?}");
     let done = world.run(&["redlock", "status"]);
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.stdout.contains("password"), "{done:?}");
