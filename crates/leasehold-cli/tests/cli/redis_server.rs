@@ -59,7 +59,7 @@ impl Server {
             let port = listener.local_addr().unwrap().port();
             drop(listener);
             let place = format!(
-                "port {port}\nbind 127.0.0.1\nsave \"\"\nappendonly no\nlogfile log\ndir {}\n{}\n",
+                "port {port}\nbind 127.0.0.1\nsave \"\"\nappendonly no\nlogfile {0}/log\ndir {0}\n{1}\n",
                 folder.path().display(),
                 lines.join("\n")
             );
