@@ -80,7 +80,7 @@ pub enum Step {
         /// Those whose counters were read.
         nodes: Vec<usize>,
     },
-    /// The lock is ours, if [`validity`] leaves time.
+    /// The lock is ours, if `validity` leaves time.
     Held {
         /// The first token of the grant. Without tokens it means nothing.
         token: u64,
