@@ -83,7 +83,7 @@ impl Property {
         })
     }
 
-    /// The name under which [`Property::reached`] is found.
+    /// The name under which `reached` is found.
     pub const fn reached_name() -> &'static str {
         REACHED
     }
