@@ -34,6 +34,8 @@ mod clock;
 mod config;
 mod core;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod guard;
 mod hold;
 mod inspector;
