@@ -1,6 +1,6 @@
 //! What this engine has in the store: its leases and its claims on them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -72,11 +72,15 @@ struct State {
 }
 
 impl Mine {
-    fn new(ticket: &Ticket, owner: &Owner) -> Self {
+    fn new(ticket: &Ticket, owner: &Owner, is_taken: impl Fn(&[u8]) -> bool) -> Self {
         let (name, capacity) = (&ticket.claim.name, ticket.capacity);
         let (key, queue) = match capacity {
             1 => {
-                let key = keys::mutex_claim(name, keys::number(ticket.lease));
+                let lease = keys::number(ticket.lease);
+                let mut key = keys::mutex_claim(name, lease);
+                if is_taken(&key) {
+                    key = keys::mutex_claim_beside(name, lease, ticket.claim.id);
+                }
                 (key, keys::mutex(name))
             }
             _ => {
@@ -149,7 +153,13 @@ impl Mine {
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     leases: Mutex<HashMap<LeaseId, Arc<OpenLease>>>,
-    claims: Mutex<HashMap<TicketId, Arc<Mine>>>,
+    claims: Mutex<ById>,
+}
+
+#[derive(Debug, Default)]
+struct ById {
+    by_id: HashMap<TicketId, Arc<Mine>>,
+    keys: HashSet<Vec<u8>>,
 }
 
 impl Claims {
@@ -164,45 +174,45 @@ impl Claims {
     /// Forgets a lease and all its claims.
     pub(super) fn forget_lease(&self, id: LeaseId) {
         lock(&self.leases).remove(&id);
-        lock(&self.claims).retain(|_, mine| mine.lease != id);
+        let ById { by_id, keys } = &mut *lock(&self.claims);
+        by_id.retain(|_, mine| {
+            let stays = mine.lease != id;
+            if !stays {
+                keys.remove(&mine.key);
+            }
+            stays
+        });
     }
 
     /// The claim of this ticket, made known if it is not.
     pub(super) fn admit(&self, ticket: &Ticket, owner: &Owner) -> Arc<Mine> {
-        let mut claims = lock(&self.claims);
-        let mine = claims
-            .entry(ticket.claim.id)
-            .or_insert_with(|| Arc::new(Mine::new(ticket, owner)));
+        let ById { by_id, keys } = &mut *lock(&self.claims);
+        let mine = by_id.entry(ticket.claim.id).or_insert_with(|| {
+            let mine = Mine::new(ticket, owner, |key| keys.contains(key));
+            keys.insert(mine.key.clone());
+            Arc::new(mine)
+        });
         mine.clone()
     }
 
     pub(super) fn claim(&self, id: TicketId) -> Option<Arc<Mine>> {
-        lock(&self.claims).get(&id).cloned()
+        lock(&self.claims).by_id.get(&id).cloned()
     }
 
     pub(super) fn forget(&self, id: TicketId) {
-        lock(&self.claims).remove(&id);
+        let ById { by_id, keys } = &mut *lock(&self.claims);
+        if let Some(mine) = by_id.remove(&id) {
+            keys.remove(&mine.key);
+        }
     }
 
     /// The claims of a lease that the store is known to have taken in.
     pub(super) fn standing(&self, lease: LeaseId) -> Vec<Arc<Mine>> {
         let claims = lock(&self.claims);
-        let of_lease = claims.values().filter(|mine| mine.lease == lease);
+        let of_lease = claims.by_id.values().filter(|mine| mine.lease == lease);
         of_lease
             .filter(|mine| mine.order().is_some())
             .cloned()
             .collect()
-    }
-
-    /// Whether another claim of ours that is still wanted has the same key: a
-    /// lease has one place in a mutex's queue.
-    pub(super) fn is_taken(&self, mine: &Mine) -> bool {
-        let claims = lock(&self.claims);
-        claims.values().any(|other| {
-            other.claim.id != mine.claim.id
-                && other.key == mine.key
-                && other.order().is_some()
-                && !other.is_leaving()
-        })
     }
 }

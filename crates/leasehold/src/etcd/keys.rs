@@ -66,6 +66,11 @@ pub(super) fn mutex_claim(name: &Name, lease: i64) -> Vec<u8> {
     format!("{name}/{lease:x}").into_bytes()
 }
 
+/// One more claim of a lease on a mutex, while the first is there.
+pub(super) fn mutex_claim_beside(name: &Name, lease: i64, id: TicketId) -> Vec<u8> {
+    format!("{name}/{lease:x}.{:032x}", id.0).into_bytes()
+}
+
 /// Where the claims of a lock are that more than one may hold.
 pub(super) fn shared(name: &Name) -> Range {
     Range::below(format!("{SHARED}{}/", field(name.as_str())))
@@ -130,7 +135,7 @@ pub(super) enum Sort {
     Foreign,
 }
 
-/// A claim's key ends with its own lease.
+/// A claim's key ends with its own lease, and perhaps a ticket.
 pub(super) fn sort(queue: &Range, key: &[u8], lease: i64) -> Sort {
     // A lock may be called `leasehold`; what is in our house is not on it.
     if is_in_house(key) {
@@ -138,7 +143,7 @@ pub(super) fn sort(queue: &Range, key: &[u8], lease: i64) -> Sort {
     }
     let rest = key.strip_prefix(queue.start.as_slice()).unwrap_or(key);
     let last = rest.rsplit(|byte| *byte == b'/').next().unwrap_or(rest);
-    let is_claim = lease != 0 && last == format!("{lease:x}").as_bytes();
+    let is_claim = std::str::from_utf8(last).is_ok_and(|last| names_lease(last, lease));
     match (is_claim, last.len() == rest.len()) {
         (true, true) => Sort::Claim,
         (true, false) => Sort::Below,
@@ -150,8 +155,13 @@ pub(super) fn sort(queue: &Range, key: &[u8], lease: i64) -> Sort {
 pub(super) fn read_mutex(key: &[u8], lease: i64) -> Option<Name> {
     let key = std::str::from_utf8(key).ok()?;
     let (name, last) = key.rsplit_once('/')?;
-    let is_claim = lease != 0 && last == format!("{lease:x}") && !is_in_house(key.as_bytes());
+    let is_claim = names_lease(last, lease) && !is_in_house(key.as_bytes());
     is_claim.then(|| Name::new(name).ok()).flatten()
+}
+
+fn names_lease(last: &str, lease: i64) -> bool {
+    let (number, _ticket) = last.split_once('.').unwrap_or((last, ""));
+    lease != 0 && number == format!("{lease:x}")
 }
 
 fn is_in_house(key: &[u8]) -> bool {
@@ -188,6 +198,8 @@ mod tests {
         assert_eq!(mutex(&name("a")).end, b"a0");
         assert_eq!(read_mutex(&key, 0x694d_8ab3), Some(name("jobs/nightly")));
         assert_eq!(read_mutex(&key, 7), None);
+        let beside = mutex_claim_beside(&name("a"), 255, TicketId(1));
+        assert_eq!(sort(&mutex(&name("a")), &beside, 255), Sort::Claim);
     }
 
     #[test]

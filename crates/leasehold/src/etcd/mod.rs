@@ -24,7 +24,7 @@ mod shared;
 mod watching;
 mod wire;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -48,8 +48,6 @@ use crate::random::random_u64;
 
 /// How late a waiting claim looks by itself if the stream is not proven.
 const LOOK: Duration = Duration::from_millis(750);
-/// How soon a claim asks again whose session is about to leave its place.
-const SOON: Duration = Duration::from_millis(50);
 
 /// Locks on an etcd cluster.
 #[derive(Debug)]
@@ -186,6 +184,7 @@ impl Engine for EtcdEngine {
         let news = self.watching.changes(&inbox, epoch + 1);
         self.claims
             .add_lease(OpenLease::new(lease, owner, epoch, news));
+        self.watching.begin(&self.members).await;
         Ok(lease)
     }
 
@@ -238,11 +237,7 @@ impl Engine for EtcdEngine {
         let (order, watcher) = match (mine.order(), mine.watcher()) {
             (Some(order), Some(watcher)) => (order, watcher),
             (Some(order), None) => return self.look(&mine, order).await,
-            // An earlier claim of this session still has the place.
-            (None, _) => {
-                tokio::time::sleep(SOON).await;
-                return self.enqueue(ticket).await;
-            }
+            (None, _) => return self.enqueue(ticket).await,
         };
         loop {
             let since = boot_time();

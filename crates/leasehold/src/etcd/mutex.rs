@@ -59,15 +59,6 @@ pub(super) async fn enqueue(
                 mine.stands_at(kv.create_revision);
                 return judge(engine, mine, kv.create_revision, revision, list).await;
             }
-            Some(_) if engine.claims.is_taken(mine) => {
-                return Ok(match waits {
-                    true => Standing::Waiting {
-                        watch: Watch::Any,
-                        ahead: 1,
-                    },
-                    false => Standing::Busy,
-                });
-            }
             Some(kv) => take_out(engine, mine, kv).await?,
             None if waits => {}
             None => match whole(engine, mine, list, revision).await? {
@@ -237,7 +228,8 @@ pub(super) fn is_claimed(engine: &EtcdEngine, mine: &Mine, kvs: &[KeyValue]) -> 
     Ok(!claims(engine, mine, kvs.iter())?.is_empty())
 }
 
-/// Takes out a claim of this session that it gave up and that is still there.
+/// Takes out what stands at this claim's key: one of this session that nobody
+/// here knows any more.
 async fn take_out(engine: &EtcdEngine, mine: &Mine, kv: &KeyValue) -> Result<()> {
     let request = TxnRequest {
         compare: vec![created_at(&mine.key, kv.create_revision)],

@@ -25,7 +25,7 @@ const NO_PUTS: i32 = 0;
 /// How often the stream is asked whether it is alive, while somebody waits.
 const PROVE: Duration = Duration::from_millis(500);
 /// How long it may be silent then.
-const SILENCE: Duration = Duration::from_millis(700);
+const SILENCE: Duration = Duration::from_millis(1500);
 /// As good as never.
 const LONG: Duration = Duration::from_secs(3600);
 /// How long a member may take to open the stream.
@@ -150,6 +150,15 @@ impl Watching {
     /// before has gone unsaid.
     pub(super) fn is_proven(&self, since: Moment) -> bool {
         Moment::from_nanos(self.heard.load(Ordering::Acquire)) >= since
+    }
+
+    /// Opens the stream if it is not open, so that whoever has a session has it
+    /// too. Where that fails, `listen` goes on trying.
+    pub(super) async fn begin(&self, members: &Members) {
+        let mut open = self.stream.lock().await;
+        if open.is_none() {
+            *open = self.open(members).await;
+        }
     }
 
     /// Takes in what the store says, without end.
