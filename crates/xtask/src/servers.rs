@@ -64,7 +64,10 @@ pub(crate) fn build() -> Outcome {
     for (name, list, platform, program) in wheels {
         unless_built(&format!("servers/{name}"), &[list], |folder| {
             let platform = platform.split_whitespace();
-            let platform: Vec<&str> = ["--only-binary", ":all:"].into_iter().chain(platform).collect();
+            let platform: Vec<&str> = ["--only-binary", ":all:"]
+                .into_iter()
+                .chain(platform)
+                .collect();
             download(list, folder, &platform)?;
             for wheel in with_extension(folder, "whl")? {
                 let mut unzip = Command::new("python3");

@@ -191,7 +191,9 @@ mod tests {
         assert!(config.set("cert", "a.pem").is_ok());
         assert!(config.check().unwrap_err().contains("cert and key"));
         let mut config = EtcdConfig::parse("etcd", "//a").unwrap();
-        assert!(matches!(config.set("ca", "a.pem"), Err(Refusal::Wrong(why)) if why.contains("etcds")));
+        assert!(
+            matches!(config.set("ca", "a.pem"), Err(Refusal::Wrong(why)) if why.contains("etcds"))
+        );
         assert!(matches!(config.set("db", "1"), Err(Refusal::NotOurs)));
     }
 }

@@ -5,6 +5,9 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::error::{Effect, Error, ErrorKind};
 
+/// What is being done when a server is met for the first time.
+pub(super) const CONNECT: &str = "connect";
+
 /// What is to be done about a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cure {
@@ -54,7 +57,18 @@ pub(super) fn effect(status: &Status) -> Effect {
 
 pub(super) fn fault(status: Status, doing: String, store: &str) -> Error {
     let (effect, kind) = (effect(&status), kind(&status));
-    Error::new(kind, doing, why(&status))
+    // A first word that is not understood is the sign of another language.
+    let is_greeting = doing == CONNECT;
+    let why = match why(&status) {
+        why if is_greeting && is_transport(&status) && !is_never_sent(&status) => {
+            format!(
+                "{why}; is it etcd, is TLS on both sides or on neither, and has each side the \
+                 certificate that the other wants?"
+            )
+        }
+        why => why,
+    };
+    Error::new(kind, doing, why)
         .on(store)
         .effect_is(effect)
         .from_source(status)
@@ -87,11 +101,7 @@ fn why(status: &Status) -> String {
         _ if text == "user name is empty" => {
             "the server wants a user; write etcd://USER:PASSWORD@…".into()
         }
-        _ if is_other_protocol(status) => format!(
-            "{}; is it etcd, and is TLS on both sides or on neither?",
-            deepest(status)
-        ),
-        _ if is_never_sent(status) => deepest(status),
+        _ if is_transport(status) => deepest(status),
         _ if text.contains("learner") => format!("{text}: name the voting members too"),
         _ if text.contains("space exceeded") => {
             format!("{text}: compact and defragment, then disarm the alarm")
@@ -113,12 +123,17 @@ fn is_other_protocol(status: &Status) -> bool {
         "corrupt message",
         "frame with invalid size",
         "PROTOCOL_ERROR",
-        "certificate",
+        "ertificate",
         "HandshakeFailure",
     ];
     let text = status.message();
     let has = |sign: &&str| text.contains(*sign) || all.iter().any(|cause| cause.contains(*sign));
     signs.iter().any(|sign| has(&sign))
+}
+
+/// It is about the way to the server, and not what the server says.
+fn is_transport(status: &Status) -> bool {
+    causes(status).next().is_some()
 }
 
 /// The words of the first cause, which say most.
@@ -130,4 +145,52 @@ fn deepest(status: &Status) -> String {
 fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     let first = std::error::Error::source(status);
     std::iter::successors(first, |cause| cause.source())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(code: Code, text: &str) -> Error {
+        let status = Status::new(code, format!("etcdserver: {text}"));
+        fault(status, "lock a".into(), "etcd a:1")
+    }
+
+    #[test]
+    fn what_the_server_says_is_judged_by_code_and_text() {
+        let error = said(Code::PermissionDenied, "permission denied");
+        assert_eq!(
+            (error.kind(), error.effect()),
+            (ErrorKind::Denied, Effect::None)
+        );
+        assert_eq!(
+            error.to_string(),
+            "lock a on etcd a:1: denied: permission denied"
+        );
+        let error = said(Code::Unavailable, "leader changed");
+        assert_eq!(
+            (error.kind(), error.effect()),
+            (ErrorKind::Unavailable, Effect::Unknown)
+        );
+        let error = said(Code::Unavailable, "no leader");
+        assert_eq!(error.effect(), Effect::None);
+        let error = said(Code::ResourceExhausted, "mvcc: database space exceeded");
+        assert!(error.why().contains("disarm"), "{error}");
+        let error = said(Code::InvalidArgument, "user name is empty");
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        let error = said(Code::Unimplemented, "unknown service");
+        assert_eq!(error.kind(), ErrorKind::Config);
+    }
+
+    #[test]
+    fn what_helps_is_known() {
+        let cure = |code, text| cure(&Status::new(code, text));
+        assert_eq!(cure(Code::Unavailable, "x"), Cure::AskAnother);
+        assert_eq!(cure(Code::Unauthenticated, "x"), Cure::SayWhoWeAre);
+        assert_eq!(cure(Code::PermissionDenied, "x"), Cure::None);
+        let old = "etcdserver: revision of auth store is old";
+        assert_eq!(cure(Code::InvalidArgument, old), Cure::SayWhoWeAre);
+        let learner = "etcdserver: rpc not supported for learner";
+        assert_eq!(cure(Code::FailedPrecondition, learner), Cure::AskAnother);
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
+use super::fault::CONNECT;
 use super::keys::{self, Range};
 use super::members::Members;
 use super::record::{self, Broken, Record};
@@ -17,9 +18,7 @@ use super::wire::{
 };
 use super::{EtcdEngine, is_lease_gone, mutex, random_number, seconds};
 use crate::clock::wall_time;
-use crate::engine::{
-    ClaimRef, Claimant, Eviction, Finding, Inspect, Queue, Severity, Withdrawn,
-};
+use crate::engine::{ClaimRef, Claimant, Eviction, Finding, Inspect, Queue, Severity, Withdrawn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::name::Name;
@@ -43,7 +42,9 @@ impl Inspect for EtcdEngine {
         let capacity = claims.first().map_or(0, |(_, record)| record.capacity);
         let queue: Vec<_> = claims.iter().map(as_the_rule_sees_it).collect();
         let held = rule::holders(capacity, &queue);
-        let left = self.time_left(claims.iter().map(|(kv, _)| kv.lease)).await?;
+        let left = self
+            .time_left(claims.iter().map(|(kv, _)| kv.lease))
+            .await?;
         let claims = claims.into_iter().enumerate().map(|(at, (kv, record))| {
             let order = kv.create_revision.unsigned_abs();
             Claimant {
@@ -60,7 +61,10 @@ impl Inspect for EtcdEngine {
                 owner: record.owner,
             }
         });
-        let mut broken: Vec<_> = broken.iter().filter_map(|kv| Broken::read(&kv.value)).collect();
+        let mut broken: Vec<_> = broken
+            .iter()
+            .filter_map(|kv| Broken::read(&kv.value))
+            .collect();
         broken.sort_unstable_by_key(|broken| std::cmp::Reverse((broken.at, broken.revision)));
         broken.truncate(EVICTIONS);
         Ok(Queue {
@@ -137,7 +141,11 @@ fn judge(label: &str, status: &StatusResponse) -> Vec<Finding> {
     let mut findings = vec![finding(Severity::Fine, what, "")];
     if status.leader == 0 {
         let what = format!("{label} has no leader: nothing can be locked through it");
-        findings.push(finding(Severity::Unfit, what, "start a majority of the members"));
+        findings.push(finding(
+            Severity::Unfit,
+            what,
+            "start a majority of the members",
+        ));
     }
     if status.is_learner {
         let what = format!("{label} is a learner: it takes no requests");
@@ -154,14 +162,14 @@ fn judge(label: &str, status: &StatusResponse) -> Vec<Finding> {
 /// Refuses a server that is too old.
 pub(super) async fn must_fit(members: &Members) -> Result<()> {
     let status: StatusResponse = members
-        .ask(STATUS, &StatusRequest {}, || "connect".to_owned())
+        .ask(STATUS, &StatusRequest {}, || CONNECT.to_owned())
         .await?;
     let mut parts = status.version.split('.').map(str::parse::<u32>);
     let version = (parts.next(), parts.next());
     match version {
         (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < (3, 4) => {
             let why = format!("etcd {}; 3.4 or newer is needed", status.version);
-            Err(Error::new(ErrorKind::Config, "connect", why).on(&*members.label))
+            Err(Error::new(ErrorKind::Config, CONNECT, why).on(&*members.label))
         }
         _ => Ok(()),
     }

@@ -232,7 +232,10 @@ mod tests {
         assert_eq!(Range::below([7, 255, 255]).end, [8]);
         let (outer, inner) = (Range::below("a/"), Range::below("a/b/"));
         let [before, after] = outer.around(&inner);
-        assert_eq!((before.start, before.end), (b"a/".to_vec(), b"a/b/".to_vec()));
+        assert_eq!(
+            (before.start, before.end),
+            (b"a/".to_vec(), b"a/b/".to_vec())
+        );
         assert_eq!((after.start, after.end), (b"a/b0".to_vec(), b"a0".to_vec()));
     }
 }

@@ -10,6 +10,7 @@
 //! ticket, which is in the key's value, so asking twice is asking once.
 //! The layout and every step are in `docs/stores/etcd.md`.
 
+mod bare;
 mod claims;
 mod config;
 mod fault;
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::bare::BareEtcd;
 use self::claims::{Claims, Mine, OpenLease};
 pub(crate) use self::config::{EtcdConfig, OPTIONS, Refusal, SCHEMES};
 use self::members::Members;

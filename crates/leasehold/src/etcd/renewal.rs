@@ -58,7 +58,9 @@ async fn keep(engine: &EtcdEngine, id: i64) -> Result<i64> {
 /// The claims that the store does not have any more. Those that wait are told
 /// themselves.
 async fn missing(engine: &EtcdEngine, claims: Vec<Arc<Mine>>) -> Result<Vec<GoneClaim>> {
-    let batches = claims.chunks(AT_ONCE).map(|batch| missing_of(engine, batch));
+    let batches = claims
+        .chunks(AT_ONCE)
+        .map(|batch| missing_of(engine, batch));
     let gone = try_join_all(batches).await?.concat();
     // Who was rung looks for itself.
     let (held, waiting): (Vec<_>, Vec<_>) = gone.into_iter().partition(|mine| mine.is_held());
@@ -93,7 +95,10 @@ async fn report(engine: &EtcdEngine, mine: &Mine) -> Result<GoneClaim> {
     let request = look([one(&note)]);
     let answer = engine.transact(&request, || "renew".to_owned()).await?;
     let note = answer.into_reads().next().unwrap_or_default();
-    let broken = note.kvs.first().and_then(|kv| record::Broken::read(&kv.value));
+    let broken = note
+        .kvs
+        .first()
+        .and_then(|kv| record::Broken::read(&kv.value));
     let (lost, note) = match broken {
         Some(broken) => {
             let note = format!("by {}: {}", broken.by, broken.reason);

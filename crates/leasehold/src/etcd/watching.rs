@@ -217,9 +217,9 @@ impl Watching {
     }
 
     fn is_silent(&self, stream: &Stream) -> bool {
-        stream.asked.is_some_and(|asked| {
-            asked > self.last_heard() && boot_time().since(asked) >= SILENCE
-        })
+        stream
+            .asked
+            .is_some_and(|asked| asked > self.last_heard() && boot_time().since(asked) >= SILENCE)
     }
 
     async fn open(&self, members: &Members) -> Option<Stream> {

@@ -14,7 +14,14 @@ async fn a_user_needs_the_right_password_and_the_right_to_the_keys() {
     etcd.ctl(&["user", "add", "ann:hunter2"]);
     etcd.ctl(&["role", "add", "jobs"]);
     for prefix in ["jobs/", "leasehold/"] {
-        etcd.ctl(&["role", "grant-permission", "jobs", "--prefix=true", "readwrite", prefix]);
+        etcd.ctl(&[
+            "role",
+            "grant-permission",
+            "jobs",
+            "--prefix=true",
+            "readwrite",
+            prefix,
+        ]);
     }
     etcd.ctl(&["user", "grant-role", "ann", "jobs"]);
     etcd.ctl(&["auth", "enable"]);
@@ -88,8 +95,14 @@ async fn tls_needs_the_right_certificates_on_both_sides() {
     let etcd = with_tls(folder.path(), &certificates);
     let url = etcd.url();
     let options = |authority: &Certificates, client: &Certificates| {
-        let Certificates { client, client_key, .. } = client;
-        let (ca, cert, key) = (authority.authority.display(), client.display(), client_key.display());
+        let Certificates {
+            client, client_key, ..
+        } = client;
+        let (ca, cert, key) = (
+            authority.authority.display(),
+            client.display(),
+            client_key.display(),
+        );
         format!("ca={ca}&cert={cert}&key={key}")
     };
     let good = session(&url, &options(&certificates, &certificates)).await;
@@ -98,15 +111,22 @@ async fn tls_needs_the_right_certificates_on_both_sides() {
         options(&strangers, &certificates),
         format!("ca={}", certificates.authority.display()),
     ] {
-        let error = leasehold::connect(&format!("{url}?{wrong}")).await.unwrap_err();
+        let error = leasehold::connect(&format!("{url}?{wrong}"))
+            .await
+            .unwrap_err();
         let text = error.to_string();
-        assert!(matches!(error.kind(), ErrorKind::Config | ErrorKind::Unavailable), "{text}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Config | ErrorKind::Unavailable),
+            "{text}"
+        );
         assert!(text.contains("ertificate"), "{text}");
     }
     let plain = url.replace("etcds://", "etcd://");
     let error = leasehold::connect(&plain).await.unwrap_err();
     assert!(error.to_string().contains("TLS"), "{error}");
-    let error = leasehold::connect(&format!("{url}?ca=/nowhere.pem")).await.unwrap_err();
+    let error = leasehold::connect(&format!("{url}?ca=/nowhere.pem"))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("/nowhere.pem"), "{error}");
 }
@@ -116,12 +136,18 @@ async fn what_is_not_etcd_is_told_of() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
-        use std::io::Write;
-        for stream in listener.incoming().take(4).flatten() {
-            let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+        use std::io::{Read, Write};
+        for mut stream in listener.incoming().take(4).flatten() {
+            let mut greeting = [0; 16];
+            let _ = stream.read(&mut greeting);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\nno");
+            // Until the other side has had enough.
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }
     });
-    let error = leasehold::connect(&format!("etcd://127.0.0.1:{port}")).await.unwrap_err();
+    let error = leasehold::connect(&format!("etcd://127.0.0.1:{port}"))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("is it etcd"), "{error}");
     // A port that nobody listens on.

@@ -89,7 +89,10 @@ fn lacks_go() -> Option<&'static str> {
 
 /// Everything that waiting and leaving is, with one foreign program.
 async fn shares(etcd: &Etcd, hold: impl Fn() -> Foreign, leave: impl Fn(&mut Foreign)) {
-    let (ours, inspector) = (session(&etcd.url(), "ttl=2s").await, inspector(&etcd.url()).await);
+    let (ours, inspector) = (
+        session(&etcd.url(), "ttl=2s").await,
+        inspector(&etcd.url()).await,
+    );
     // We hold, it waits, we release.
     let guard = lock(&ours, NAME).await;
     let mut foreign = hold();
@@ -148,7 +151,12 @@ async fn etcdctl_and_we_share_a_lock() {
     let Some((_folder, etcd)) = cluster(1) else {
         return;
     };
-    shares(&etcd, || Foreign::etcdctl(&etcd), |etcdctl| etcdctl.interrupt()).await;
+    shares(
+        &etcd,
+        || Foreign::etcdctl(&etcd),
+        |etcdctl| etcdctl.interrupt(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,6 +206,9 @@ async fn a_counter_under_the_lock_counts_everybody() {
         assert_eq!(program.says(), format!("done {ROUNDS}"));
     }
     let mut counted = String::new();
-    std::fs::File::open(&file).unwrap().read_to_string(&mut counted).unwrap();
+    std::fs::File::open(&file)
+        .unwrap()
+        .read_to_string(&mut counted)
+        .unwrap();
     assert_eq!(counted, (4 * ROUNDS).to_string());
 }

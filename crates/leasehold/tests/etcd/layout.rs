@@ -10,7 +10,11 @@ fn only_key(etcd: &super::Etcd, prefix: &str) -> (String, String) {
     let field = |name: &str| {
         let mut lines = text.lines().filter_map(|line| line.split_once(" : "));
         let found = lines.find(|(key, _)| key.trim_matches('"') == name);
-        found.expect("etcdctl shows it").1.trim_matches('"').to_owned()
+        found
+            .expect("etcdctl shows it")
+            .1
+            .trim_matches('"')
+            .to_owned()
     };
     assert_eq!(text.matches("\"Key\"").count(), 1, "{text}");
     (field("Key"), field("Lease"))
@@ -53,7 +57,14 @@ async fn a_try_in_vain_leaves_neither_key_nor_revision() {
     };
     assert!(other.mutex("a").try_lock().await.unwrap().is_none());
     assert!(other.rwlock("b").try_read().await.unwrap().is_none());
-    assert!(other.semaphore("c", 2).try_acquire().await.unwrap().is_none());
+    assert!(
+        other
+            .semaphore("c", 2)
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
     let after = etcd.ctl(&["get", "a/", "--prefix", "--write-out=json"]);
     assert_eq!(revision(&before), revision(&after));
 }

@@ -24,10 +24,7 @@ async fn holds_and_waits(first: impl Fn(&Etcd) -> usize, harm: impl FnOnce(&mut 
     };
     let member = first(&etcd);
     let url = url_from(&etcd, member);
-    let (one, other) = (
-        session(&url, "ttl=6s").await,
-        session(&url, "ttl=6s").await,
-    );
+    let (one, other) = (session(&url, "ttl=6s").await, session(&url, "ttl=6s").await);
     let inspector = inspector(&url).await;
     let guard = lock(&one, "ledger").await;
     let token = guard.token();

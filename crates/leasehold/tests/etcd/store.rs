@@ -53,7 +53,9 @@ async fn a_waiting_claim_that_was_deleted_by_hand_queues_again() {
     let waiting = wait_for_lock(&other, "ledger");
     let inspector = inspector(&etcd.url()).await;
     queue_of(&inspector, "ledger", 2).await;
-    let waiter = keys(&etcd, "ledger/").into_iter().find(|key| *key != holder);
+    let waiter = keys(&etcd, "ledger/")
+        .into_iter()
+        .find(|key| *key != holder);
     etcd.ctl(&["del", &waiter.unwrap()]);
     queue_of(&inspector, "ledger", 1).await;
     queue_of(&inspector, "ledger", 2).await;

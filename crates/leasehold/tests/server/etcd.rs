@@ -197,7 +197,9 @@ fn starts(folder: &Path, version: Version, count: usize, options: &[&str]) -> Ve
     let peers = ports.iter().enumerate();
     let peers = peers.map(|(number, (_, peer))| format!("n{number}=http://127.0.0.1:{peer}"));
     let peers: Vec<_> = peers.collect();
-    let has_tls = options.iter().any(|option| option.starts_with("--cert-file"));
+    let has_tls = options
+        .iter()
+        .any(|option| option.starts_with("--cert-file"));
     let scheme = if has_tls { "https" } else { "http" };
     let start = |(number, (port, peer)): (usize, &(u16, u16))| {
         let client = format!("{scheme}://127.0.0.1:{port}");
@@ -274,7 +276,8 @@ impl Member {
     }
 
     fn is_healthy(&self) -> bool {
-        self.get("/health").is_some_and(|text| text.contains("\"true\""))
+        self.get("/health")
+            .is_some_and(|text| text.contains("\"true\""))
     }
 
     fn says_it_leads(&self) -> bool {
