@@ -11,6 +11,9 @@ mod redis;
 #[cfg(feature = "redis")]
 mod redlock;
 mod report;
+#[cfg(any(feature = "redis", feature = "etcd"))]
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
+pub(crate) mod slice;
 mod startup;
 mod tasks;
 mod worker;

@@ -128,7 +128,7 @@ fn is_other_protocol(status: &Status) -> bool {
     ];
     let text = status.message();
     let has = |sign: &&str| text.contains(*sign) || all.iter().any(|cause| cause.contains(*sign));
-    signs.iter().any(|sign| has(&sign))
+    signs.iter().any(has)
 }
 
 /// It is about the way to the server, and not what the server says.

@@ -8,15 +8,15 @@ use futures_util::future::join_all;
 
 use super::fault::CONNECT;
 use super::keys::{self, Range};
-use super::members::Members;
+use super::members::{Answered, Members};
 use super::record::{self, Broken, Record};
 use super::request::{all, created_at, delete, look, put};
 use super::wire::{
     KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseTimeToLiveRequest,
     LeaseTimeToLiveResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse,
-    TxnRequest,
+    TxnRequest, TxnResponse,
 };
-use super::{EtcdEngine, is_lease_gone, mutex, random_number, seconds};
+use super::{EtcdEngine, TXN, is_lease_gone, mutex, random_number, seconds};
 use crate::clock::wall_time;
 use crate::engine::{ClaimRef, Claimant, Eviction, Finding, Inspect, Queue, Severity, Withdrawn};
 use crate::error::{Error, ErrorKind, Result};
@@ -272,8 +272,11 @@ pub(super) async fn take_out(
         success,
         failure: Vec::new(),
     };
-    match engine.transact(&request, doing).await {
-        Ok(answer) if answer.succeeded => Ok(Withdrawn::Removed),
+    let answered: Result<Answered<TxnResponse>> =
+        engine.members.ask_noting(TXN, &request, doing).await;
+    match answered {
+        // What the first of two requests took out, the second does not find.
+        Ok(answered) if answered.answer.succeeded || answered.is_repeated => Ok(Withdrawn::Removed),
         Ok(_) => Ok(Withdrawn::Absent),
         Err(error) if is_lease_gone(&error) => Ok(Withdrawn::Absent),
         Err(error) => Err(error),

@@ -48,6 +48,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::promises::{Grade, Promises, Reach};
 use crate::random::random_u64;
 
+const TXN: &str = "/etcdserverpb.KV/Txn";
 /// How late a waiting claim looks by itself if the stream is not proven.
 const LOOK: Duration = Duration::from_millis(750);
 
@@ -76,8 +77,20 @@ impl EtcdEngine {
         request: &TxnRequest,
         doing: impl Fn() -> String,
     ) -> Result<TxnResponse> {
-        let path = "/etcdserverpb.KV/Txn";
-        self.members.ask(path, request, doing).await
+        self.members.ask(TXN, request, doing).await
+    }
+
+    /// A request for a place. If one went unanswered before another member
+    /// answered, it may still come: the claim stays in doubt.
+    async fn ask_for(&self, mine: &Mine, request: &TxnRequest) -> Result<TxnResponse> {
+        let asked = self
+            .members
+            .ask_noting(TXN, request, || doing(&mine.claim))
+            .await?;
+        if asked.is_repeated {
+            mine.asked();
+        }
+        Ok(asked.answer)
     }
 
     async fn place(&self, mine: &Mine, open: &OpenLease, waits: bool) -> Result<Standing> {
@@ -121,8 +134,7 @@ impl EtcdEngine {
             failure: call_back.clone().into_iter().collect(),
         };
         let doing = || format!("withdraw {}", mine.claim.name);
-        let path = "/etcdserverpb.KV/Txn";
-        let answered = self.members.ask_noting(path, &request, doing).await;
+        let answered = self.members.ask_noting(TXN, &request, doing).await;
         let answered = match answered {
             // Without its lease there is no claim.
             Err(error) if is_lease_gone(&error) => return Ok(Withdrawn::Absent),
@@ -225,11 +237,16 @@ impl Engine for EtcdEngine {
             return Ok(Standing::Gone);
         };
         let mine = self.claims.admit(ticket, &open.owner);
-        let answer = self.place(&mine, &open, ticket.waits).await;
-        if matches!(answer, Ok(Standing::Busy)) && !mine.is_in_doubt() {
+        let standing = self.place(&mine, &open, ticket.waits).await?;
+        if standing == Standing::Busy {
+            // Nobody withdraws what was not given, so nothing may be left that
+            // could still come.
+            if mine.is_in_doubt() {
+                self.leave(&mine).await?;
+            }
             self.claims.forget(ticket.claim.id);
         }
-        answer
+        Ok(standing)
     }
 
     async fn wait(&self, ticket: &Ticket, _watch: Watch) -> Result<Standing> {

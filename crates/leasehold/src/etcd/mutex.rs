@@ -29,7 +29,7 @@ pub(super) async fn enqueue(
     for _ in 0..ROUNDS {
         let epoch = open.epoch();
         let request = asking(mine, open, epoch, (!waits).then_some(guard));
-        let answer = engine.transact(&request, || doing(&mine.claim)).await?;
+        let answer = engine.ask_for(mine, &request).await?;
         let revision = answer.revision();
         let is_put = answer.succeeded;
         let mut reads = answer.into_reads();

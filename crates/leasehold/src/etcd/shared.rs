@@ -46,7 +46,7 @@ pub(super) async fn enqueue(
             _ => asking(mine, open, epoch, guards),
         };
         let is_look = request.compare.is_empty();
-        let answer = engine.transact(&request, || doing(&mine.claim)).await?;
+        let answer = engine.ask_for(mine, &request).await?;
         let revision = answer.revision();
         let is_put = answer.succeeded && !is_look;
         let mut reads = answer.into_reads();

@@ -155,8 +155,10 @@ impl Watching {
     /// Opens the stream if it is not open, so that whoever has a session has it
     /// too. Where that fails, `listen` goes on trying.
     pub(super) async fn begin(&self, members: &Members) {
-        let mut open = self.stream.lock().await;
-        if open.is_none() {
+        // Else somebody listens, and sees to it.
+        if let Ok(mut open) = self.stream.try_lock()
+            && open.is_none()
+        {
             *open = self.open(members).await;
         }
     }
@@ -185,6 +187,7 @@ impl Watching {
                     Ok(Some(answer)) => {
                         if !self.take_in(members, answer) {
                             *open = None;
+                            tokio::time::sleep(PAUSE).await;
                         }
                     }
                     Ok(None) | Err(_) => {

@@ -1,10 +1,6 @@
 //! `leasehold bench --url etcd://…`: ours and the barest lock through the same
 //! client, in turns over a cluster that somebody else started.
 
-#[allow(dead_code)]
-#[path = "../redis/slice.rs"]
-mod slice;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,8 +9,8 @@ use leasehold::{BareEtcd, Mutex};
 use crate::exit::Failure;
 
 use super::report::{Goal, Report, median, micros, quantile};
+use super::slice::{Slice, evenness};
 use super::{Setting, contend, startup};
-use slice::{Slice, evenness};
 
 /// How many rounds the contenders take turns for.
 const ROUNDS: u32 = 15;
