@@ -1,11 +1,13 @@
 //! What this engine has in the store: its leases and its claims on them.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::keys::{self, Range};
 use super::watching::Watcher;
+use super::wire::RangeResponse;
 use super::{lock, record};
 use crate::engine::{ClaimRef, Lease, LeaseId, Owner, Ticket, TicketId};
 
@@ -16,22 +18,23 @@ pub(super) struct OpenLease {
     pub(super) number: i64,
     pub(super) owner: Owner,
     pub(super) inbox: Vec<u8>,
-    /// The revision that last wrote the inbox. Every request for a place names
-    /// it, so writing the inbox calls back all that are still on their way.
+    /// The revision that last wrote the inbox, 0 if nobody has. Every request
+    /// for a place names it, so writing the inbox calls back all that are still
+    /// on their way.
     epoch: AtomicI64,
     /// Rings when the inbox was written.
     pub(super) news: Watcher,
 }
 
 impl OpenLease {
-    pub(super) fn new(lease: Lease, owner: &Owner, epoch: i64, news: Watcher) -> Self {
+    pub(super) fn new(lease: Lease, owner: &Owner, news: Watcher) -> Self {
         let number = keys::number(lease.id);
         Self {
             lease,
             number,
             owner: owner.clone(),
             inbox: keys::inbox(number),
-            epoch: AtomicI64::new(epoch),
+            epoch: AtomicI64::new(0),
             news,
         }
     }
@@ -40,13 +43,22 @@ impl OpenLease {
         self.epoch.load(Ordering::Acquire)
     }
 
+    /// Takes in what the store says of the inbox; whether the lease can still
+    /// be there: an inbox that was written goes with it.
+    pub(super) fn see_inbox(&self, inbox: &RangeResponse) -> bool {
+        match inbox.kvs.first() {
+            Some(kv) => self.learn_epoch(kv.mod_revision),
+            None => return self.epoch() == 0,
+        }
+        true
+    }
+
     pub(super) fn learn_epoch(&self, revision: i64) {
         self.epoch.fetch_max(revision, Ordering::AcqRel);
     }
 }
 
 /// A claim of ours, from before it is asked for until it is withdrawn.
-#[derive(Debug)]
 pub(super) struct Mine {
     pub(super) claim: ClaimRef,
     pub(super) lease: LeaseId,
@@ -149,6 +161,16 @@ impl Mine {
     }
 }
 
+/// Without the value, which proves the ownership.
+impl fmt::Debug for Mine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mine")
+            .field("claim", &self.claim)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
 /// All leases and claims of an engine.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -156,10 +178,16 @@ pub(super) struct Claims {
     claims: Mutex<ById>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ById {
     by_id: HashMap<TicketId, Arc<Mine>>,
     keys: HashSet<Vec<u8>>,
+}
+
+impl fmt::Debug for ById {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.by_id.values()).finish()
+    }
 }
 
 impl Claims {

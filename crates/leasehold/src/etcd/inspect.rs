@@ -10,7 +10,7 @@ use super::fault::CONNECT;
 use super::keys::{self, Range};
 use super::members::{Answered, Members};
 use super::record::{self, Broken, Record};
-use super::request::{all, created_at, delete, look, put};
+use super::request::{all, created_at, delete, look, one, put};
 use super::wire::{
     KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseTimeToLiveRequest,
     LeaseTimeToLiveResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse,
@@ -159,11 +159,16 @@ fn judge(label: &str, status: &StatusResponse) -> Vec<Finding> {
     findings
 }
 
-/// Refuses a server that is too old.
+/// Refuses a server that is too old, or that does not let us look at our own
+/// keys.
 pub(super) async fn must_fit(members: &Members) -> Result<()> {
-    let status: StatusResponse = members
-        .ask(STATUS, &StatusRequest {}, || CONNECT.to_owned())
-        .await?;
+    let doing = || CONNECT.to_owned();
+    let probe = look([one(&keys::inbox(0))]);
+    let (status, probed) = tokio::join!(
+        members.ask(STATUS, &StatusRequest {}, doing),
+        members.ask(TXN, &probe, doing),
+    );
+    let (status, TxnResponse { .. }): (StatusResponse, _) = (status?, probed?);
     let mut parts = status.version.split('.').map(str::parse::<u32>);
     let version = (parts.next(), parts.next());
     match version {

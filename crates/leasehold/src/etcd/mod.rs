@@ -177,11 +177,13 @@ impl Engine for EtcdEngine {
         };
         let path = "/etcdserverpb.Lease/LeaseGrant";
         let granted = self.members.ask(path, &request, doing).await;
-        let ttl = match granted {
-            Ok(LeaseGrantResponse { ttl, .. }) => seconds(ttl),
+        let (ttl, revision) = match granted {
+            Ok(LeaseGrantResponse { ttl, header, .. }) => {
+                (seconds(ttl), header.map_or(0, |header| header.revision))
+            }
             // The answer to the first of two requests was lost.
             Err(error) if error.why().contains("lease already exists") => {
-                renewal::granted_ttl(self, number).await?
+                renewal::granted(self, number).await?
             }
             Err(error) => return Err(error),
         };
@@ -190,14 +192,8 @@ impl Engine for EtcdEngine {
             ttl,
         };
         let inbox = keys::inbox(number);
-        let request = TxnRequest {
-            success: vec![put(&inbox, b"", number)],
-            ..TxnRequest::default()
-        };
-        let epoch = self.transact(&request, doing).await?.revision();
-        let news = self.watching.changes(&inbox, epoch + 1);
-        self.claims
-            .add_lease(OpenLease::new(lease, owner, epoch, news));
+        let news = self.watching.changes(&inbox, revision + 1);
+        self.claims.add_lease(OpenLease::new(lease, owner, news));
         self.watching.begin(&self.members).await;
         Ok(lease)
     }

@@ -42,11 +42,10 @@ pub(super) async fn enqueue(
             };
         }
         let [ours, inbox, shared, list] = [(); 4].map(|()| reads.next().unwrap_or_default());
-        let Some(inbox) = inbox.kvs.first() else {
+        if !open.see_inbox(&inbox) {
             return Ok(Standing::Gone);
-        };
-        if inbox.mod_revision != epoch {
-            open.learn_epoch(inbox.mod_revision);
+        }
+        if open.epoch() != epoch {
             continue;
         }
         if let Some(other) = shared.kvs.first() {
@@ -61,6 +60,7 @@ pub(super) async fn enqueue(
             }
             Some(kv) => take_out(engine, mine, kv).await?,
             None if waits => {}
+            None if is_claimed(engine, mine, &list.kvs)? => return Ok(Standing::Busy),
             None => match whole(engine, mine, list, revision).await? {
                 (kvs, _) if is_claimed(engine, mine, &kvs)? => return Ok(Standing::Busy),
                 // Only locks below this one: they are not in our way, unless

@@ -1,6 +1,7 @@
 //! Keeping the lease, and seeing whether its claims are still there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tonic::Status;
@@ -110,11 +111,12 @@ async fn report(engine: &EtcdEngine, mine: &Mine) -> Result<GoneClaim> {
     Ok(GoneClaim { id, lost, note })
 }
 
-/// What the store granted a lease that it already has.
-pub(super) async fn granted_ttl(engine: &EtcdEngine, id: i64) -> Result<std::time::Duration> {
+/// What the store granted a lease that it already has, and at which revision.
+pub(super) async fn granted(engine: &EtcdEngine, id: i64) -> Result<(Duration, i64)> {
     let request = LeaseTimeToLiveRequest { id };
     let path = "/etcdserverpb.Lease/LeaseTimeToLive";
     let doing = || "open a session".to_owned();
     let answer: LeaseTimeToLiveResponse = engine.members.ask(path, &request, doing).await?;
-    Ok(seconds(answer.granted_ttl))
+    let revision = answer.header.map_or(0, |header| header.revision);
+    Ok((seconds(answer.granted_ttl), revision))
 }

@@ -57,10 +57,9 @@ pub(super) async fn enqueue(
         }
         let [ours, inbox, before, after, mutex, list] =
             [(); 6].map(|()| reads.next().unwrap_or_default());
-        let Some(inbox) = inbox.kvs.first() else {
+        if !open.see_inbox(&inbox) {
             return Ok(Standing::Gone);
-        };
-        open.learn_epoch(inbox.mod_revision);
+        }
         if let Some(kv) = ours.kvs.first() {
             mine.stands_at(kv.create_revision);
             return Ok(judge(engine, mine, kv.create_revision, revision, list));

@@ -201,6 +201,8 @@ pub(super) struct LeaseGrantRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct LeaseGrantResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
     #[prost(int64, tag = "2")]
     pub(super) id: i64,
     #[prost(int64, tag = "3")]
@@ -240,6 +242,8 @@ pub(super) struct LeaseTimeToLiveRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct LeaseTimeToLiveResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
     #[prost(int64, tag = "2")]
     pub(super) id: i64,
     #[prost(int64, tag = "3")]
