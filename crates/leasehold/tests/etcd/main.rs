@@ -12,6 +12,7 @@ mod tls;
 
 mod access;
 mod interop;
+mod late;
 mod layout;
 mod members;
 mod store;

@@ -106,31 +106,3 @@ async fn a_hold_survives_a_restart_of_the_only_member() {
     guard.release().await.unwrap();
     assert!(waiting.await.unwrap().token() > token);
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_was_given_up_does_not_come_back() {
-    let Some((_folder, etcd)) = cluster(3) else {
-        return;
-    };
-    let follower = (etcd.leader() + 1) % 3;
-    let url = url_from(&etcd, follower);
-    let (one, other) = (
-        session(&url, "ttl=20s").await,
-        session(&url, "ttl=20s").await,
-    );
-    // The request waits in the follower's socket, and we do not wait for it.
-    etcd.members[follower].stop();
-    let mutex = one.mutex("ledger");
-    let attempt = mutex.lock_within(Duration::from_millis(200)).await;
-    assert!(attempt.is_err());
-    let inspector = inspector(&url_from(&etcd, (follower + 1) % 3)).await;
-    lock(&one, "another").await.release().await.unwrap();
-    queue_of(&inspector, "ledger", 0).await;
-    etcd.members[follower].resume();
-    // Long enough for a member that stood still to do what it had to do.
-    for _ in 0..10 {
-        etcd.ctl(&["get", "ledger/", "--prefix"]);
-        lock(&other, "ledger").await.release().await.unwrap();
-    }
-    queue_of(&inspector, "ledger", 0).await;
-}
