@@ -3,8 +3,10 @@
 // Not every test uses all of it.
 #![allow(dead_code)]
 
+#[allow(clippy::duplicate_mod, reason = "some tests have Redis servers beside")]
 #[path = "ports.rs"]
 mod ports;
+#[allow(clippy::duplicate_mod, reason = "some tests have Redis servers beside")]
 #[path = "process.rs"]
 mod process;
 
