@@ -21,6 +21,8 @@ const SCHEMES: &[&str] = &[
     "redis+sentinel",
     "redis+cluster",
     "redlock",
+    "etcd",
+    "etcds",
 ];
 /// The options that every store has.
 const OPTIONS: &[&str] = &["ttl", "margin", "patience", "label"];
@@ -47,6 +49,8 @@ pub(crate) enum Store {
     Redis(Box<crate::redis::RedisConfig>),
     #[cfg(feature = "redis")]
     Redlock(Box<crate::redis::redlock::RedlockConfig>),
+    #[cfg(feature = "etcd")]
+    Etcd(Box<crate::etcd::EtcdConfig>),
 }
 
 impl Store {
@@ -58,6 +62,8 @@ impl Store {
             Self::Redis(_) => "redis",
             #[cfg(feature = "redis")]
             Self::Redlock(_) => "redlock",
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => "etcd",
         }
     }
 
@@ -69,6 +75,8 @@ impl Store {
             Self::Redis(_) => crate::redis::OPTIONS,
             #[cfg(feature = "redis")]
             Self::Redlock(_) => crate::redis::redlock::OPTIONS,
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => crate::etcd::OPTIONS,
         }
     }
 
@@ -89,6 +97,14 @@ impl Store {
                 Err(Refusal::NotOurs) => {}
             }
         }
+        #[cfg(feature = "etcd")]
+        if let Self::Etcd(config) = self {
+            match config.set(key, _value) {
+                Ok(()) => return Ok(()),
+                Err(crate::etcd::Refusal::Wrong(why)) => return Err(wrong(why)),
+                Err(crate::etcd::Refusal::NotOurs) => {}
+            }
+        }
         let known = [OPTIONS, self.options()].concat();
         Err(unknown("option", key, &known))
     }
@@ -101,6 +117,8 @@ impl Store {
             Self::Redis(config) => config.check().map_err(wrong),
             #[cfg(feature = "redis")]
             Self::Redlock(config) => config.check().map_err(wrong),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(config) => config.check().map_err(wrong),
         }
     }
 }
@@ -164,6 +182,11 @@ impl Config {
                 let engine = crate::redis::redlock::RedlockEngine::connect(config).await?;
                 Ok((Arc::new(engine), Clock::Boot))
             }
+            #[cfg(feature = "etcd")]
+            Store::Etcd(config) => {
+                let engine = crate::etcd::EtcdEngine::connect(config).await?;
+                Ok((Arc::new(engine), Clock::Boot))
+            }
         }
     }
 }
@@ -184,6 +207,16 @@ impl Store {
         #[cfg(not(feature = "redis"))]
         if scheme == "unix" || scheme == "redlock" || scheme.starts_with("redis") {
             let why = format!("{scheme}: is not compiled in; enable the feature `redis`");
+            return Err(wrong(why));
+        }
+        #[cfg(feature = "etcd")]
+        if crate::etcd::SCHEMES.contains(&scheme) {
+            let config = crate::etcd::EtcdConfig::parse(scheme, place);
+            return config.map(Box::new).map(Self::Etcd).map_err(wrong);
+        }
+        #[cfg(not(feature = "etcd"))]
+        if scheme == "etcd" || scheme == "etcds" {
+            let why = format!("{scheme}: is not compiled in; enable the feature `etcd`");
             return Err(wrong(why));
         }
         // Both `sqlite:/path` and `sqlite:///path` are in use.
@@ -353,6 +386,23 @@ mod tests {
     #[cfg(not(feature = "redis"))]
     fn a_store_that_is_not_compiled_in_names_its_feature() {
         assert!(why("redis://host").contains("enable the feature `redis`"));
+    }
+
+    #[test]
+    #[cfg(feature = "etcd")]
+    fn an_etcd_url_has_options_of_its_own() {
+        let config = Config::parse("etcds://ann:hunter2@a,b?ca=ca.pem&ttl=5s").unwrap();
+        assert_eq!(config.store.scheme(), "etcd");
+        assert!(!format!("{config:?}").contains("hunter2"));
+        assert!(why("etcd://a?ca=x").contains("write etcds:"));
+        assert!(why("etcds://a?cart=x").contains("did you mean cert?"));
+        assert!(why("etcd://a:http").contains("a port is not a number"));
+    }
+
+    #[test]
+    #[cfg(not(feature = "etcd"))]
+    fn without_etcd_its_feature_is_named() {
+        assert!(why("etcd://host").contains("enable the feature `etcd`"));
     }
 
     #[test]

@@ -34,6 +34,8 @@ mod clock;
 mod config;
 mod core;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod guard;
 mod hold;
 mod inspector;
@@ -63,6 +65,9 @@ mod watchdog;
 
 pub use config::parse_duration;
 pub use error::{Effect, Error, ErrorKind, Result};
+#[doc(hidden)]
+#[cfg(feature = "etcd")]
+pub use etcd::BareEtcd;
 pub use fence::{Fence, Token};
 pub use guard::{Guard, Lost};
 pub use inspector::{Inspector, inspect};
@@ -83,6 +88,22 @@ pub use session::{Session, connect, open_default};
 /// `Config` if there is no home directory to put it in.
 pub fn default_url() -> Result<String> {
     config::default_url()
+}
+
+/// For measuring: etcd without leasehold, through the same client.
+///
+/// # Errors
+/// `Config` if the URL is not for etcd; else as for [`connect`].
+///
+/// # Cancel safety
+/// A lease may be left for an hour.
+#[doc(hidden)]
+#[cfg(feature = "etcd")]
+pub async fn bare_etcd(url: &str) -> Result<BareEtcd> {
+    match config::Config::parse(url)?.store {
+        config::Store::Etcd(config) => BareEtcd::connect(&config).await,
+        _ => Err(Error::new(ErrorKind::Config, "measure", "not an etcd URL")),
+    }
 }
 
 /// The program in README compiles.

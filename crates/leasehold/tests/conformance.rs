@@ -1,6 +1,12 @@
 //! Every case on every store. A case that a store does not promise is listed as
 //! ignored, with the reason.
 
+#[cfg(feature = "etcd")]
+#[path = "server/etcd.rs"]
+mod etcd;
+#[cfg(feature = "etcd")]
+#[path = "conformance/etcd_pool.rs"]
+mod etcd_pool;
 #[cfg(feature = "redis")]
 #[path = "conformance/pool.rs"]
 mod pool;
@@ -101,6 +107,24 @@ const STORES: &[Store] = &[
             started
         },
     },
+    #[cfg(feature = "etcd")]
+    Store {
+        name: "etcd",
+        lacks: || etcd::Version::System.lacks(),
+        start: |_, _| etcd_pool::ONE.take(),
+    },
+    #[cfg(feature = "etcd")]
+    Store {
+        name: "etcd-three",
+        lacks: || etcd::Version::System.lacks(),
+        start: |_, _| etcd_pool::THREE.take(),
+    },
+    #[cfg(feature = "etcd")]
+    Store {
+        name: "etcd-3.5",
+        lacks: || etcd::Version::Etcd35.lacks(),
+        start: |_, _| etcd_pool::ONE_35.take(),
+    },
 ];
 
 /// A Redis server of its own, and its URL with these options.
@@ -125,6 +149,8 @@ fn main() -> ExitCode {
     let code = libtest_mimic::run(&arguments, trials).exit_code();
     #[cfg(feature = "redis")]
     pool::end();
+    #[cfg(feature = "etcd")]
+    etcd_pool::end();
     code
 }
 

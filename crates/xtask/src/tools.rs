@@ -21,6 +21,8 @@ pub(crate) const TOOLS: &[Tool] = &[
     tool("redis-server", "redis-server", "conformance"),
     tool("redis-sentinel", "redis-sentinel", "servers"),
     tool("redis-cli", "redis-tools", "servers"),
+    tool("etcd", "etcd-server", "conformance"),
+    tool("etcdctl", "etcd-client", "conformance"),
     tool("cc", "gcc", "servers"),
     tool("make", "make", "servers"),
     tool("python3", "python3", "interop"),

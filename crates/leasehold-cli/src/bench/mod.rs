@@ -2,6 +2,8 @@
 //! is without, in one interleaved run. Machines are noisy: read the ratios.
 
 mod contend;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod floor;
 mod held;
 #[cfg(feature = "redis")]
@@ -9,6 +11,9 @@ mod redis;
 #[cfg(feature = "redis")]
 mod redlock;
 mod report;
+#[cfg(any(feature = "redis", feature = "etcd"))]
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
+pub(crate) mod slice;
 mod startup;
 mod tasks;
 mod worker;
@@ -82,6 +87,12 @@ pub(crate) async fn bench(
     #[cfg(feature = "redis")]
     if redlock::is_meant(&setting.url) {
         redlock::bench(&setting, &scratch, &mut report, wanted).await?;
+        report.finish()?;
+        return Ok(exit::OK);
+    }
+    #[cfg(feature = "etcd")]
+    if etcd::is_meant(&setting.url) {
+        etcd::bench(&setting, &scratch, &mut report, wanted).await?;
         report.finish()?;
         return Ok(exit::OK);
     }

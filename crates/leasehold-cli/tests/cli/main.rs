@@ -8,6 +8,11 @@ mod bench;
 mod child;
 mod codes;
 mod disk;
+#[cfg(feature = "etcd")]
+mod etcd;
+#[cfg(feature = "etcd")]
+#[path = "../../../leasehold/tests/server/etcd.rs"]
+mod etcd_server;
 mod hold;
 mod look;
 mod loss;

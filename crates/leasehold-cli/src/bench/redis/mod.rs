@@ -7,7 +7,6 @@ mod held;
 mod peers;
 pub(crate) mod server;
 mod sessions;
-pub(crate) mod slice;
 pub(crate) mod tasks;
 
 use std::time::Duration;
@@ -16,6 +15,7 @@ use crate::exit::{self, Failure};
 use crate::store;
 
 use super::report::Report;
+pub(crate) use super::slice;
 use super::{Setting, contend, startup};
 pub(crate) use held::keep;
 use server::Server;

@@ -1,0 +1,314 @@
+//! etcd servers of our own: one member or three, as child processes on free
+//! ports of 127.0.0.1, in folders that the test gives.
+// Not every test uses all of it.
+#![allow(dead_code)]
+
+#[allow(clippy::duplicate_mod, reason = "some tests have Redis servers beside")]
+#[path = "ports.rs"]
+mod ports;
+#[allow(clippy::duplicate_mod, reason = "some tests have Redis servers beside")]
+#[path = "process.rs"]
+mod process;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ports::free_port;
+use process::Process;
+
+/// How long a server may take to come to a state that it must come to.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// A program that the tests can start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// Debian's, 3.4.
+    System,
+    /// The one that `cargo xtask test` brings.
+    Etcd35,
+}
+
+impl Version {
+    fn program(self) -> PathBuf {
+        match self {
+            Self::System => "etcd".into(),
+            Self::Etcd35 => {
+                let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+                let tools = scratch.parent().unwrap_or(scratch).join("tools");
+                tools.join("servers/etcd-3.5.1/etcd")
+            }
+        }
+    }
+
+    /// The name of what is missing, if something is.
+    pub(crate) fn lacks(self) -> Option<&'static str> {
+        let runs = |program: &Path| {
+            let mut command = Command::new(program);
+            command.arg("--version").stdout(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        if !runs(&self.program()) {
+            return Some(match self {
+                Self::System => "etcd",
+                Self::Etcd35 => "etcd 3.5 (cargo xtask tools)",
+            });
+        }
+        let mut etcdctl = Command::new("etcdctl");
+        etcdctl.arg("version").env("ETCDCTL_API", "3");
+        let status = etcdctl.stdout(Stdio::null()).status();
+        (!status.is_ok_and(|status| status.success())).then_some("etcdctl")
+    }
+}
+
+/// Whether a test has to do without what it needs. It then skips, and says so;
+/// on a machine that is meant to have everything it fails.
+pub(crate) fn must_skip(lacks: Option<&str>) -> bool {
+    let Some(what) = lacks else { return false };
+    let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
+    assert!(may_skip, "{what} is missing");
+    eprintln!("skipped: {what} is missing");
+    true
+}
+
+/// A running cluster of one member or more.
+#[derive(Debug)]
+pub(crate) struct Etcd {
+    pub(crate) members: Vec<Member>,
+}
+
+/// One server.
+#[derive(Debug)]
+pub(crate) struct Member {
+    process: Process,
+    start: Start,
+}
+
+#[derive(Debug, Clone)]
+struct Start {
+    program: PathBuf,
+    port: u16,
+    /// `https` if clients need TLS.
+    scheme: &'static str,
+    arguments: Vec<String>,
+}
+
+impl Etcd {
+    /// Starts one member.
+    pub(crate) fn start(folder: &Path, version: Version) -> Self {
+        Self::start_with(folder, version, 1, &[])
+    }
+
+    /// Starts three members.
+    pub(crate) fn start_three(folder: &Path, version: Version) -> Self {
+        Self::start_with(folder, version, 3, &[])
+    }
+
+    /// Starts so many members, each with these options beside.
+    pub(crate) fn start_with(
+        folder: &Path,
+        version: Version,
+        count: usize,
+        options: &[&str],
+    ) -> Self {
+        // Another test may take a port first; then there are others.
+        for attempt in 0..10 {
+            let folder = folder.join(format!("attempt-{attempt}"));
+            let starts = starts(&folder, version, count, options);
+            let members = starts.into_iter().map(Start::run).collect();
+            let mut etcd = Self { members };
+            if etcd.is_up() {
+                return etcd;
+            }
+        }
+        panic!("etcd does not start in {}", folder.display());
+    }
+
+    /// `etcd://…` with all members.
+    pub(crate) fn url(&self) -> String {
+        let places: Vec<_> = self.members.iter().map(Member::place).collect();
+        match self.members[0].start.scheme {
+            "https" => format!("etcds://{}", places.join(",")),
+            _ => format!("etcd://{}", places.join(",")),
+        }
+    }
+
+    /// Runs `etcdctl` and gives what it prints.
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
+        let output = self.etcdctl().args(arguments).output();
+        let output = output.expect("etcdctl starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "etcdctl {arguments:?}: {text}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// `etcdctl` for these members.
+    pub(crate) fn etcdctl(&self) -> Command {
+        let mut command = Command::new("etcdctl");
+        let places: Vec<_> = self.members.iter().map(Member::place).collect();
+        command
+            .env("ETCDCTL_API", "3")
+            .env("ETCDCTL_ENDPOINTS", places.join(","))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Deletes every key.
+    pub(crate) fn wipe(&self) {
+        self.ctl(&["del", "", "--from-key"]);
+    }
+
+    /// Which member leads, as a living one says.
+    pub(crate) fn leader(&self) -> usize {
+        wait_for("a leader", || {
+            let mut members = self.members.iter();
+            members.position(|member| member.says_it_leads())
+        })
+    }
+
+    /// Waits until the living members take writes.
+    pub(crate) fn wait_until_writable(&self) {
+        wait_for("a writable cluster", || {
+            let mut command = self.etcdctl();
+            command.args(["--command-timeout=1s", "put", "leasehold-test", "x"]);
+            let output = command.output().expect("etcdctl starts");
+            output.status.success().then_some(())
+        });
+    }
+
+    fn is_up(&mut self) -> bool {
+        let deadline = Instant::now() + LONGEST;
+        while Instant::now() < deadline {
+            if self.members.iter_mut().any(|m| m.process.has_ended()) {
+                return false;
+            }
+            if self.members.iter().all(Member::is_healthy) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+}
+
+fn starts(folder: &Path, version: Version, count: usize, options: &[&str]) -> Vec<Start> {
+    // A member has one port for clients and one for its peers.
+    let ports: Vec<_> = (0..count).map(|_| (free_port(), free_port())).collect();
+    let peers = ports.iter().enumerate();
+    let peers = peers.map(|(number, (_, peer))| format!("n{number}=http://127.0.0.1:{peer}"));
+    let peers: Vec<_> = peers.collect();
+    let has_tls = options
+        .iter()
+        .any(|option| option.starts_with("--cert-file"));
+    let scheme = if has_tls { "https" } else { "http" };
+    let start = |(number, (port, peer)): (usize, &(u16, u16))| {
+        let client = format!("{scheme}://127.0.0.1:{port}");
+        let peer = format!("http://127.0.0.1:{peer}");
+        let own = [
+            format!("--name=n{number}"),
+            format!("--data-dir={}", folder.join(format!("n{number}")).display()),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster={}", peers.join(",")),
+            "--initial-cluster-state=new".to_owned(),
+            "--log-level=error".to_owned(),
+            // For looking at health without a certificate.
+            format!("--listen-metrics-urls=http://127.0.0.1:{}", port + 10_000),
+        ];
+        let options = options.iter().map(|&option| option.to_owned());
+        Start {
+            program: version.program(),
+            port: *port,
+            scheme,
+            arguments: own.into_iter().chain(options).collect(),
+        }
+    };
+    ports.iter().enumerate().map(start).collect()
+}
+
+impl Start {
+    fn run(self) -> Member {
+        Member {
+            process: Process::start(&self.program, self.arguments.clone()),
+            start: self,
+        }
+    }
+}
+
+impl Member {
+    pub(crate) fn port(&self) -> u16 {
+        self.start.port
+    }
+
+    /// `etcd://…` with this member only.
+    pub(crate) fn url(&self) -> String {
+        format!("etcd://{}", self.place())
+    }
+
+    fn place(&self) -> String {
+        format!("127.0.0.1:{}", self.start.port)
+    }
+
+    /// Kills the server with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts a killed server again, with the data that it has.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self.process = Process::start(&self.start.program, self.start.arguments.clone());
+        wait_for("a member that is up again", || {
+            self.is_healthy().then_some(())
+        });
+    }
+
+    /// Lets the server stand still.
+    pub(crate) fn stop(&self) {
+        self.process.stop();
+    }
+
+    /// Lets a server go on that stands still.
+    pub(crate) fn resume(&self) {
+        self.process.resume();
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.get("/health")
+            .is_some_and(|text| text.contains("\"true\""))
+    }
+
+    fn says_it_leads(&self) -> bool {
+        let metrics = self.get("/metrics").unwrap_or_default();
+        metrics.contains("etcd_server_is_leader 1")
+    }
+
+    /// What the server says of itself, over plain HTTP.
+    fn get(&self, path: &str) -> Option<String> {
+        let port = self.start.port + 10_000;
+        let address = ([127, 0, 0, 1], port).into();
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+}
+
+/// Waits until something is there.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LONGEST;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {LONGEST:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
