@@ -63,6 +63,7 @@ impl Scene {
             });
             for server in &nodes.1.servers {
                 server.command(&["FLUSHALL"]);
+                server.command(&["SCRIPT", "FLUSH"]);
             }
             nodes
         });
