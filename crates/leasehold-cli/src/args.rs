@@ -9,6 +9,7 @@ use leasehold::Name;
 
 use crate::bench::BenchArgs;
 use crate::exit;
+use crate::fence::FenceArgs;
 #[cfg(feature = "redis")]
 use crate::redlock::RedlockArgs;
 
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     #[cfg(feature = "redis")]
     Redlock(RedlockArgs),
+    Fence(FenceArgs),
     /// Print completions for a shell
     Completions(Completions),
     /// Print the manual

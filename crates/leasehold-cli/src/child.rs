@@ -131,7 +131,7 @@ impl Child {
 }
 
 impl Change {
-    fn end(status: ExitStatus) -> Self {
+    pub(crate) fn end(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Exited(u8::try_from(code).unwrap_or(u8::MAX)),
             (None, Some(signal)) => Self::Killed(signal),

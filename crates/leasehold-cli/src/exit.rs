@@ -38,6 +38,7 @@ Exit codes:
   70   an internal error
   75   held elsewhere, or timed out while waiting (-E changes it, --skip-ok makes it 0)
   76   the lock was lost while it was in use; never 0 after a loss
+       or a fenced file refuses us because a newer holder came
   77   the store denies access
   78   wrong configuration, or a store that is not fit for locks
   126  the command cannot be executed
@@ -51,7 +52,7 @@ pub(crate) fn code(kind: ErrorKind) -> u8 {
         ErrorKind::Unavailable => UNAVAILABLE,
         ErrorKind::Denied => DENIED,
         ErrorKind::TimedOut => HELD,
-        ErrorKind::Lost(_) => LOST,
+        ErrorKind::Lost(_) | ErrorKind::Stale(_) => LOST,
         // `Closed` cannot reach a user: nothing here closes a session in use.
         _ => BUG,
     }

@@ -8,6 +8,7 @@ mod child;
 mod completions;
 mod doctor;
 mod exit;
+mod fence;
 mod hold;
 mod keeper;
 mod lock;
@@ -94,6 +95,7 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
         }
         #[cfg(feature = "redis")]
         Command::Redlock(args) => runtime.block_on(redlock::redlock(common, args, console)),
+        Command::Fence(args) => fence::fence(args, console),
         Command::Completions(args) => completions::completions(args),
         Command::Man(args) => man::man(args),
     }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::fence::Stale;
 use crate::guard::Lost;
 
 /// The result of everything here that can fail.
@@ -40,6 +41,8 @@ pub enum ErrorKind {
     Conflict,
     /// The lock was lost, and why.
     Lost(Lost),
+    /// A fenced resource refuses a holder: another came later.
+    Stale(Stale),
     /// The session is closed.
     Closed,
     /// This store does not promise what was asked.
@@ -56,6 +59,7 @@ impl fmt::Display for ErrorKind {
             Self::TimedOut => "timed out",
             Self::Conflict => "conflict",
             Self::Lost(_) => "lost",
+            Self::Stale(_) => "stale",
             Self::Closed => "closed",
             Self::Unsupported => "not supported",
         })
@@ -82,6 +86,11 @@ impl Error {
             why: why.into(),
             source: None,
         }))
+    }
+
+    /// A fenced resource refused this.
+    pub(crate) fn stale(stale: Stale, doing: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Stale(stale), doing, stale.to_string()).from_source(stale)
     }
 
     /// Says on which store it happened. Never put a secret here.

@@ -34,6 +34,7 @@ pub(crate) const TOOLS: &[Tool] = &[
     tool("mvn", "maven", "interop"),
     tool("bindfs", "bindfs", "cli"),
     tool("flock", "util-linux", "cli"),
+    tool("strace", "strace", "cli"),
     tool("setsid", "util-linux", "cli"),
     tool(
         "/usr/lib/*/faketime/libfaketime.so.1",

@@ -13,6 +13,7 @@ mod etcd;
 #[cfg(feature = "etcd")]
 #[path = "../../../leasehold/tests/server/etcd.rs"]
 mod etcd_server;
+mod fence;
 mod hold;
 mod look;
 mod loss;

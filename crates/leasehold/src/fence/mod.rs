@@ -4,9 +4,17 @@
 //! works, and then the first one wakes up and writes. Only the resource can
 //! stop it, by refusing a fence lower than the highest it has seen.
 
+#[cfg(unix)]
+mod file;
+mod mark;
+
 use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
+
+#[cfg(unix)]
+pub use file::{ClaimedFile, FencedFile};
+pub use mark::{Policy, Stale, access};
 
 /// A fencing number. It grows with every grant on a lock's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,100 @@
+//! How files get to the disk, and what they are called beside one another.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+/// Puts a new file with this content into the place of one, or of none.
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    put(path, content, |new| {
+        let old = match path.metadata() {
+            Ok(old) => old,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if old.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        // Only root may give a file away; whoever may not keeps it.
+        _ = fchown(new, Some(old.uid()), Some(old.gid()));
+        new.set_permissions(old.permissions())
+    })
+    .map(drop)
+}
+
+/// Writes a new file, gets it to the disk and gives it this name. Only one
+/// process at a time may do so for one name: what a crash left of an earlier
+/// one is overwritten.
+pub(super) fn put(
+    path: &Path,
+    content: &[u8],
+    prepare: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<File> {
+    let temporary = beside(path, ".new")?;
+    let mut options = File::options();
+    let create = options.write(true).create(true).truncate(true);
+    let mut new = create.open(&temporary)?;
+    let named = prepare(&new)
+        .and_then(|()| new.write_all(content))
+        .and_then(|()| new.sync_all())
+        .and_then(|()| std::fs::rename(&temporary, path));
+    if let Err(error) = named {
+        _ = std::fs::remove_file(&temporary);
+        return Err(error);
+    }
+    sync_folder(path)?;
+    Ok(new)
+}
+
+/// Creates a file with this content unless there is one.
+pub(super) fn found(path: &Path, content: &[u8]) -> io::Result<()> {
+    let unique = format!(".{:016x}.new", crate::random::random_u64());
+    let temporary = beside(path, &unique)?;
+    let mut new = File::options()
+        .write(true)
+        .create_new(true)
+        .open(&temporary)?;
+    let linked = new
+        .write_all(content)
+        .and_then(|()| new.sync_all())
+        .and_then(|()| std::fs::hard_link(&temporary, path));
+    _ = std::fs::remove_file(&temporary);
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => sync_folder(path),
+    }
+}
+
+/// Gets the names beside this one to the disk.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// The one name of a file, however it was spelled, whether or not it exists.
+pub(super) fn real(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        real => return real,
+    }
+    if path.is_symlink() {
+        let why = "a link that points to nothing";
+        return Err(io::Error::new(io::ErrorKind::NotFound, why));
+    }
+    let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize()?;
+    match path.file_name() {
+        Some(name) => Ok(folder.join(name)),
+        None => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+    }
+}
+
+pub(super) fn beside(path: &Path, suffix: &str) -> io::Result<PathBuf> {
+    let name = path.file_name();
+    let mut name = name
+        .ok_or(io::Error::from(io::ErrorKind::IsADirectory))?
+        .to_owned();
+    name.push(suffix);
+    Ok(path.with_file_name(name))
+}
