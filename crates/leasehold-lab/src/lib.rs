@@ -5,4 +5,5 @@
     reason = "a model panics when the code it drives contradicts itself"
 )]
 
+pub mod gate;
 pub mod model;

@@ -7,6 +7,7 @@
 #[cfg(unix)]
 mod file;
 mod mark;
+mod passage;
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -15,6 +16,7 @@ use std::str::FromStr;
 #[cfg(unix)]
 pub use file::{ClaimedFile, FencedFile};
 pub use mark::{Policy, Stale, access};
+pub use passage::{Ending, Passage, Turn};
 
 /// A fencing number. It grows with every grant on a lock's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
