@@ -10,6 +10,7 @@ use leasehold::Name;
 use crate::bench::BenchArgs;
 use crate::exit;
 use crate::fence::FenceArgs;
+use crate::gate::GateArgs;
 #[cfg(feature = "redis")]
 use crate::redlock::RedlockArgs;
 
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     #[cfg(feature = "redis")]
     Redlock(RedlockArgs),
     Fence(FenceArgs),
+    Gate(GateArgs),
     /// Print completions for a shell
     Completions(Completions),
     /// Print the manual

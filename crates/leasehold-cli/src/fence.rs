@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::{Args, Subcommand};
-use leasehold::fence::{FencedFile, Policy};
+use leasehold::fence::{FenceKey, FencedFile, Policy};
 use leasehold::{Fence, Token};
 
 use crate::child;
 use crate::exit::{self, Failure};
-use crate::print::Console;
+use crate::print::{self, Console};
 
 /// Write a file only if no newer holder has come to it
 ///
@@ -28,10 +28,11 @@ use crate::print::Console;
 #[command(after_help = exit::TABLE)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(override_usage = "leasehold fence [OPTIONS] <FILE> [--] <COMMAND>...
-       leasehold fence check [OPTIONS] <RESOURCE>")]
+       leasehold fence check [OPTIONS] <RESOURCE>
+       leasehold fence headers [OPTIONS] <RESOURCE>")]
 pub(crate) struct FenceArgs {
     #[command(subcommand)]
-    check: Option<Check>,
+    other: Option<Other>,
     #[command(flatten)]
     mark: MarkArgs,
     /// Add what COMMAND prints at the end, instead of replacing FILE
@@ -47,7 +48,7 @@ pub(crate) struct FenceArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum Check {
+enum Other {
     /// Claim a resource, or find out that a newer holder has: 0, or 76 if stale
     ///
     /// For scripts that then do the work themselves. RESOURCE is a path; the
@@ -58,6 +59,16 @@ enum Check {
         mark: MarkArgs,
         /// What is to be worked on
         resource: PathBuf,
+    },
+    /// Print the headers of a request to a service behind a gate
+    ///
+    /// As in: leasehold fence headers accounts/17 --key KEY | curl -H @- …
+    Headers {
+        /// Sign the fence with the key in this file
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+        /// What is to be worked on, as the gate knows it
+        resource: String,
     },
 }
 
@@ -82,10 +93,17 @@ impl MarkArgs {
 
 pub(crate) fn fence(args: &FenceArgs, console: Console) -> Result<u8, Failure> {
     let fence = from_environment(|key| std::env::var(key).ok())?;
-    if let Some(Check::Check { mark, resource }) = &args.check {
-        mark.on(resource).claim(fence)?;
-        console.detail(&format!("{} is at {fence}", resource.display()));
-        return Ok(exit::OK);
+    match &args.other {
+        Some(Other::Check { mark, resource }) => {
+            mark.on(resource).claim(fence)?;
+            console.detail(&format!("{} is at {fence}", resource.display()));
+            return Ok(exit::OK);
+        }
+        Some(Other::Headers { key, resource }) => {
+            print::text(&headers(fence, resource, key.as_deref())?)?;
+            return Ok(exit::OK);
+        }
+        None => {}
     }
     let (Some(file), [command, arguments @ ..]) = (&args.file, &*args.argv) else {
         return Err(Failure::usage("a file and a command are needed"));
@@ -124,6 +142,17 @@ pub(crate) fn fence(args: &FenceArgs, console: Console) -> Result<u8, Failure> {
         claimed.replace(&printed)?;
     }
     Ok(exit::OK)
+}
+
+/// One header per line, as `curl -H @-` reads them.
+fn headers(fence: Fence, resource: &str, key: Option<&Path>) -> Result<String, Failure> {
+    let key = key.map(FenceKey::from_file).transpose()?;
+    let headers = leasehold::http::fence_headers(fence, resource, key.as_ref())?;
+    let lines = headers.iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        format!("{name}: {value}\n")
+    });
+    Ok(lines.collect())
 }
 
 /// The fence of the `leasehold run` around us.

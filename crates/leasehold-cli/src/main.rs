@@ -9,6 +9,7 @@ mod completions;
 mod doctor;
 mod exit;
 mod fence;
+mod gate;
 mod hold;
 mod keeper;
 mod lock;
@@ -96,6 +97,11 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
         #[cfg(feature = "redis")]
         Command::Redlock(args) => runtime.block_on(redlock::redlock(common, args, console)),
         Command::Fence(args) => fence::fence(args, console),
+        Command::Gate(args) => {
+            // It has a runtime of its own.
+            drop(runtime);
+            gate::gate(common, args, console)
+        }
         Command::Completions(args) => completions::completions(args),
         Command::Man(args) => man::man(args),
     }

@@ -25,6 +25,8 @@ pub mod blocking;
 pub mod conformance;
 pub mod engine;
 pub mod fence;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod rule;
 
 mod acquire;

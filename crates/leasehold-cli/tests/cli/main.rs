@@ -14,6 +14,7 @@ mod etcd;
 #[path = "../../../leasehold/tests/server/etcd.rs"]
 mod etcd_server;
 mod fence;
+mod gate;
 mod hold;
 mod look;
 mod loss;

@@ -6,6 +6,8 @@
 
 #[cfg(unix)]
 mod file;
+#[cfg(feature = "http")]
+mod key;
 mod mark;
 mod passage;
 
@@ -15,6 +17,8 @@ use std::str::FromStr;
 
 #[cfg(unix)]
 pub use file::{ClaimedFile, FencedFile};
+#[cfg(feature = "http")]
+pub use key::FenceKey;
 pub use mark::{Policy, Stale, access};
 pub use passage::{Ending, Passage, Turn};
 

@@ -1,0 +1,127 @@
+//! A gate that dies, again and again.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use nix::sys::signal::Signal;
+
+use super::{Gate, Upstream};
+use crate::world::{World, until};
+
+/// Kills, over all gates.
+const KILLS: u64 = 100;
+const GATES: u64 = 4;
+
+#[test]
+fn after_a_restart_the_mark_is_there_and_nobody_passes_at_once() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let options = ["--drain-max", "1h", "--patience", "300ms"];
+    let mut gate = Gate::start(&world, &upstream, &options);
+    assert_eq!(gate.ask("/r/1", 7).status, 200);
+    gate.running.child().kill().unwrap();
+    gate.running.child().wait().unwrap();
+    let gate = Gate::start(&world, &upstream, &options);
+    assert_eq!(gate.ask("/r/1", 6).status, 409);
+    for token in [7, 8] {
+        assert_eq!(gate.ask("/r/1", token).status, 503, "{token}");
+    }
+    // Nobody had come to this one.
+    assert_eq!(gate.ask("/r/2", 6).status, 200);
+}
+
+#[test]
+fn a_gate_that_is_told_to_end_answers_what_is_under_way() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
+    let under_way = gate.asking("/r/1/hold", 7);
+    until("the request", || (upstream.seen() == 1).then_some(()));
+    gate.running.signal(Signal::SIGTERM);
+    until("the end of listening", || {
+        gate.try_ask("/r/1", 7).is_none().then_some(())
+    });
+    upstream.release();
+    assert_eq!(under_way.join().unwrap().status, 200);
+    assert_eq!(gate.running.done().code, 0);
+}
+
+/// One gate, killed again and again while holders of growing tokens ask it and
+/// stale ones try to come in.
+fn killed_under_load(kills: u64) -> Vec<u64> {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let options = ["--drain-max", "400ms", "--patience", "5s"];
+    let (token, is_over) = (AtomicU64::new(1), AtomicBool::new(false));
+    let address = std::sync::Mutex::new(String::new());
+    thread::scope(|scope| {
+        for worker in 0..3 {
+            let (token, is_over, address) = (&token, &is_over, &address);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let to = address.lock().unwrap().clone();
+                    // One holder goes ahead; the others still show its past.
+                    let newest = token.load(Ordering::Relaxed);
+                    let shown = newest.saturating_sub(worker).max(1);
+                    let answer = super::try_ask(&to, "/r/1", shown);
+                    let passed = answer.is_some_and(|answer| answer.status == 200);
+                    if worker == 0 && passed {
+                        token.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for _ in 0..kills {
+            let before = upstream.tokens().len();
+            let mut gate = Gate::start(&world, &upstream, &options);
+            *address.lock().unwrap() = gate.address.clone();
+            until("requests that pass", || {
+                (upstream.tokens().len() > before + 3).then_some(())
+            });
+            gate.running.child().kill().unwrap();
+            gate.running.child().wait().unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    upstream.tokens()
+}
+
+#[test]
+fn killed_a_hundred_times_under_load_no_stale_request_comes_after_a_newer_one() {
+    thread::scope(|scope| {
+        let gates = (0..GATES).map(|_| scope.spawn(|| killed_under_load(KILLS / GATES)));
+        let gates: Vec<_> = gates.collect();
+        for gate in gates {
+            let tokens = gate.join().unwrap();
+            assert!(tokens.is_sorted(), "{tokens:?}");
+            let distinct = tokens.iter().collect::<std::collections::BTreeSet<_>>();
+            assert!(distinct.len() as u64 >= KILLS / GATES, "{tokens:?}");
+        }
+    });
+}
+
+#[test]
+fn ten_thousand_resources_have_marks_of_their_own_that_last() {
+    const RESOURCES: u64 = 10_000;
+    const CLIENTS: u64 = 32;
+    let (world, upstream) = (World::new(), Upstream::start());
+    let options = ["--drain-max", "1h", "--patience", "300ms"];
+    let mut gate = Gate::start(&world, &upstream, &options);
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let gate = &gate;
+            scope.spawn(move || {
+                for number in (client..RESOURCES).step_by(CLIENTS as usize) {
+                    let answer = gate.ask(&format!("/r/{number}"), number + 2);
+                    assert_eq!(answer.status, 200, "{number}: {answer:?}");
+                }
+            });
+        }
+    });
+    gate.running.child().kill().unwrap();
+    gate.running.child().wait().unwrap();
+    let gate = Gate::start(&world, &upstream, &options);
+    for number in (0..RESOURCES).step_by(97) {
+        let stale = gate.ask(&format!("/r/{number}"), number + 1);
+        assert_eq!(stale.status, 409, "{number}");
+        let mark = format!("{}-{:016x}", number + 2, number + 2);
+        assert_eq!(stale.json()["mark"], *mark);
+    }
+}

@@ -1,0 +1,164 @@
+//! Who passes, who waits and who is refused.
+
+use std::io::Write as _;
+
+use super::{Gate, Upstream, answer, fence, head};
+use crate::world::{World, until};
+
+/// Nobody waits for so long in a test: what is in doubt stays so.
+const FOR_EVER: &[&str] = &["--drain-max", "1h", "--patience", "300ms"];
+
+/// Waits until the gate knows of this holder; a stale one asks.
+fn until_marked(gate: &Gate, token: u64) {
+    until("the mark", || {
+        let stale = gate.ask("/r/1", 1);
+        assert_eq!(stale.status, 409, "{stale:?}");
+        (stale.json()["mark"] == fence(token).to_string()).then_some(())
+    });
+}
+
+#[test]
+fn the_newest_holder_passes_and_an_older_one_is_told_the_mark() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &[]);
+    assert_eq!(gate.ask("/r/1", 7).status, 200);
+    assert_eq!(gate.ask("/r/1/below", 7).status, 200);
+    assert_eq!(gate.ask("/r/1", 9).status, 200);
+    let stale = gate.ask("/r/1", 8);
+    assert_eq!(stale.status, 409, "{stale:?}");
+    assert!(stale.headers.contains("application/problem+json"));
+    assert_eq!(stale.json()["mark"], "9-0000000000000009");
+    assert_eq!(stale.json()["shown"], "8-0000000000000008");
+    assert_eq!(stale.json()["resource"], "r/1");
+    // Another resource has a mark of its own.
+    assert_eq!(gate.ask("/r/2", 8).status, 200);
+    assert_eq!(gate.ask("/r/2", u64::MAX).status, 200);
+    assert_eq!(upstream.tokens(), [7, 7, 9, 8, u64::MAX]);
+}
+
+#[test]
+fn a_newer_holder_waits_until_the_older_is_answered_and_shuts_it_out_at_once() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
+    let older = gate.asking("/r/1/hold", 7);
+    until("the older request", || (upstream.seen() == 1).then_some(()));
+    let newer = gate.asking("/r/1", 8);
+    // It is let in by its first request only after the other is answered, but
+    // from its arrival on the older holder is refused.
+    until_marked(&gate, 8);
+    assert_eq!(gate.ask("/r/1", 7).status, 409);
+    assert_eq!(upstream.seen(), 1);
+    assert!(!newer.is_finished());
+    upstream.release();
+    assert_eq!(older.join().unwrap().status, 200);
+    assert_eq!(newer.join().unwrap().status, 200);
+    assert_eq!(upstream.tokens(), [7, 8]);
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_its_request_under_way() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, FOR_EVER);
+    let mut older = gate.connect();
+    older
+        .write_all(head("/r/1/hold", 7, "").as_bytes())
+        .unwrap();
+    until("the older request", || (upstream.seen() == 1).then_some(()));
+    drop(older);
+    let refused = gate.ask("/r/1", 8);
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.headers.contains("retry-after"), "{refused:?}");
+    upstream.release();
+    // The gate has waited for the answer in the client's place.
+    until("the newer request", || {
+        (gate.ask("/r/1", 8).status == 200).then_some(())
+    });
+    assert_eq!(upstream.tokens(), [7, 8]);
+}
+
+#[test]
+fn a_request_whose_end_nobody_saw_is_waited_for() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, FOR_EVER);
+    assert_eq!(gate.ask("/r/1/die", 7).status, 502);
+    // The holder itself may go on; the next one has to wait.
+    assert_eq!(gate.ask("/r/1", 7).status, 200);
+    assert_eq!(gate.ask("/r/1", 8).status, 503);
+    assert_eq!(gate.ask("/r/2", 8).status, 200);
+}
+
+#[test]
+fn a_service_that_is_not_there_is_not_waited_for() {
+    let (world, mut gone) = (World::new(), Upstream::start());
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    gone.address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let gate = Gate::start(&world, &gone, FOR_EVER);
+    for token in [7, 8, 9] {
+        let answer = gate.ask("/r/1", token);
+        assert_eq!(answer.status, 502, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_slow_upload_is_under_way_from_its_first_byte() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
+    let mut slow = gate.connect();
+    let begun = head("/r/1", 7, "Content-Length: 10\r\n");
+    slow.write_all(begun.as_bytes()).unwrap();
+    slow.write_all(b"half").unwrap();
+    until("the upload", || (upstream.seen() == 1).then_some(()));
+    let newer = gate.asking("/r/1", 8);
+    until_marked(&gate, 8);
+    assert!(upstream.tokens().is_empty());
+    slow.write_all(b"-full-").unwrap();
+    assert_eq!(answer(&mut slow).unwrap().status, 200);
+    assert_eq!(newer.join().unwrap().status, 200);
+    assert_eq!(upstream.tokens(), [7, 8]);
+}
+
+#[test]
+fn an_upload_that_breaks_off_is_waited_for() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, FOR_EVER);
+    let mut slow = gate.connect();
+    let begun = head("/r/1", 7, "Content-Length: 10\r\n");
+    slow.write_all(begun.as_bytes()).unwrap();
+    slow.write_all(b"half").unwrap();
+    until("the upload", || (upstream.seen() == 1).then_some(()));
+    drop(slow);
+    assert_eq!(gate.ask("/r/1", 8).status, 503);
+}
+
+#[test]
+fn one_connection_serves_many_requests_and_long_answers_come_whole() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &[]);
+    let mut stream = gate.connect();
+    for token in 1..=20 {
+        let path = ["/r/1", "/r/1/large"][usize::from(token % 5 == 0)];
+        stream.write_all(head(path, token, "").as_bytes()).unwrap();
+        let answer = answer(&mut stream).unwrap();
+        assert_eq!(answer.status, 200);
+        let size = if token % 5 == 0 { 300_000 } else { 2 };
+        assert_eq!(answer.body.len(), size);
+    }
+    assert_eq!(upstream.tokens(), (1..=20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_long_answer_is_under_way_until_its_end_is_read() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
+    let mut slow = gate.connect();
+    let large = head("/r/1/large", 7, "");
+    // More than all buffers between us hold: the client does not read.
+    slow.write_all(large.repeat(60).as_bytes()).unwrap();
+    until("a long answer", || (upstream.seen() >= 1).then_some(()));
+    drop(slow);
+    // The gate reads on in the client's place.
+    let newer = gate.ask("/r/1", 8);
+    assert_eq!(newer.status, 200, "{newer:?}");
+    assert!(upstream.tokens().is_sorted());
+}

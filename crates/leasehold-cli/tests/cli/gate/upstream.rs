@@ -1,0 +1,119 @@
+//! A service that cannot check fences: it acts on what comes, in the order in
+//! which it comes to it, and takes note.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use leasehold::Fence;
+
+/// What the service has seen and what it waits for.
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Path and fence, in the order of acting.
+    acted: Vec<(String, Fence)>,
+    /// Requests that have come, acted on or not.
+    seen: usize,
+    /// Requests to paths with `hold` wait while this is set.
+    holds: bool,
+}
+
+/// A running service; its threads end with the test.
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Upstream {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared::default());
+        shared.state.lock().unwrap().holds = true;
+        let upstream = Self {
+            address,
+            shared: shared.clone(),
+        };
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = shared.clone();
+                // A connection that breaks ends its thread.
+                thread::spawn(move || serve(stream, &shared));
+            }
+        });
+        upstream
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Lets the requests go on that are held.
+    pub(crate) fn release(&self) {
+        self.shared.state.lock().unwrap().holds = false;
+        self.shared.changed.notify_all();
+    }
+
+    pub(crate) fn seen(&self) -> usize {
+        self.shared.state.lock().unwrap().seen
+    }
+
+    /// The tokens of what was acted on, in order.
+    pub(crate) fn tokens(&self) -> Vec<u64> {
+        let state = self.shared.state.lock().unwrap();
+        state.acted.iter().map(|(_, it)| it.token.get()).collect()
+    }
+}
+
+/// Answers the requests of one connection.
+fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut stream = stream;
+    loop {
+        let (mut fence, mut length) = (None, 0);
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        let path = line.split(' ').nth(1)?.to_owned();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            let Some((name, value)) = line.trim_end().split_once(": ") else {
+                break;
+            };
+            match &*name.to_lowercase() {
+                "leasehold-fence" => fence = value.parse().ok(),
+                "leasehold-signature" => panic!("the proof went on to the service"),
+                "content-length" => length = value.parse().ok()?,
+                _ => {}
+            }
+        }
+        let mut state = shared.state.lock().unwrap();
+        state.seen += 1;
+        drop(state);
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        if path.contains("die") {
+            // It acts and dies before it answers.
+            shared.state.lock().unwrap().acted.push((path, fence?));
+            return None;
+        }
+        let mut state = shared.state.lock().unwrap();
+        while path.contains("hold") && state.holds {
+            state = shared.changed.wait(state).unwrap();
+        }
+        state.acted.push((path.clone(), fence?));
+        drop(state);
+        let size = if path.contains("large") { 300_000 } else { 2 };
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n");
+        stream.write_all(answer.as_bytes()).ok()?;
+        stream.write_all(&vec![b'x'; size]).ok()?;
+    }
+}
