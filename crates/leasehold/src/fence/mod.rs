@@ -10,6 +10,8 @@ mod file;
 mod key;
 mod mark;
 mod passage;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -21,6 +23,8 @@ pub use file::{ClaimedFile, FencedFile};
 pub use key::FenceKey;
 pub use mark::{Policy, Stale, access};
 pub use passage::{Ending, Passage, Turn};
+#[cfg(feature = "redis")]
+pub use redis::{ClaimedRedis, FencedRedis};
 
 /// A fencing number. It grows with every grant on a lock's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -45,8 +45,7 @@ impl Marks {
         let name = "leasehold-marks".to_owned();
         let thread = thread::Builder::new().name(name);
         let spawned = thread.spawn(move || write_all(connection, &receiver));
-        spawned
-            .map_err(|error| Error::new(ErrorKind::Unavailable, doing(), error.to_string()))?;
+        spawned.map_err(|error| Error::new(ErrorKind::Unavailable, doing(), error.to_string()))?;
         Ok((Self { sender }, marks))
     }
 
@@ -58,7 +57,13 @@ impl Marks {
             fence,
             done,
         };
-        let gone = || Error::new(ErrorKind::Unavailable, "raise a mark", "the state is closed");
+        let gone = || {
+            Error::new(
+                ErrorKind::Unavailable,
+                "raise a mark",
+                "the state is closed",
+            )
+        };
         self.sender.send(raise).map_err(|_| gone())?;
         raised.await.map_err(|_| gone())?
     }
