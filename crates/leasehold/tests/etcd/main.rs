@@ -12,6 +12,7 @@ mod tls;
 
 mod access;
 mod interop;
+mod jepsen;
 mod late;
 mod layout;
 mod members;
