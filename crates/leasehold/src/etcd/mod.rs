@@ -34,7 +34,7 @@ pub use self::bare::BareEtcd;
 use self::claims::{Claims, Mine, OpenLease};
 pub(crate) use self::config::{EtcdConfig, OPTIONS, Refusal, SCHEMES};
 use self::members::Members;
-use self::request::{delete, has_value, put};
+use self::request::{delete, has_value};
 use self::watching::Watching;
 use self::wire::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, TxnRequest,
@@ -124,7 +124,7 @@ impl EtcdEngine {
         let call_back = open
             .as_ref()
             .filter(|_| mine.is_in_doubt())
-            .map(|open| put(&open.inbox, b"", open.number));
+            .map(|open| open.word());
         let request = TxnRequest {
             compare: vec![has_value(&mine.key, &mine.value)],
             success: [Some(delete(&mine.key)), call_back.clone()]

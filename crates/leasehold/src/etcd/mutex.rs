@@ -35,6 +35,7 @@ pub(super) async fn enqueue(
         let mut reads = answer.into_reads();
         if is_put {
             mine.stands_at(revision);
+            open.has_spoken(epoch, revision);
             // A try is put only where there is nobody.
             return match reads.next().filter(|_| waits) {
                 Some(list) => judge(engine, mine, revision, revision, list).await,
@@ -42,7 +43,7 @@ pub(super) async fn enqueue(
             };
         }
         let [ours, inbox, shared, list] = [(); 4].map(|()| reads.next().unwrap_or_default());
-        if !open.see_inbox(&inbox) {
+        if !open.see_inbox(&inbox, epoch) {
             return Ok(Standing::Gone);
         }
         if open.epoch() != epoch {
@@ -80,6 +81,7 @@ fn asking(mine: &Mine, open: &OpenLease, epoch: i64, free: Option<Guard>) -> Txn
         Guard::Empty.on(&shared),
     ];
     let mut success = vec![put(&mine.key, &mine.value, open.number)];
+    success.extend(open.first_word(epoch));
     match free {
         Some(guard) => compare.push(guard.on(&mine.queue)),
         None => success.push(read(all(&mine.queue, FEW))),

@@ -22,8 +22,12 @@ const AT_ONCE: usize = 100;
 
 /// Keeps the lease for another ttl and says which claims are gone.
 pub(super) async fn renew(engine: &EtcdEngine, lease: &Lease) -> Result<Renewal> {
-    if engine.claims.lease(lease.id).is_none() {
-        return Ok(Renewal::LeaseGone);
+    match engine.claims.lease(lease.id) {
+        // Its inbox went, and that goes with the lease. Whoever waits for our
+        // claims has heard it too: there is no time to ask.
+        Some(open) if open.news.is_gone() => return Ok(Renewal::LeaseGone),
+        Some(_) => {}
+        None => return Ok(Renewal::LeaseGone),
     }
     let number = keys::number(lease.id);
     let claims = engine.claims.standing(lease.id);

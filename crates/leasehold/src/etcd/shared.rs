@@ -52,12 +52,13 @@ pub(super) async fn enqueue(
         let mut reads = answer.into_reads();
         if is_put {
             mine.stands_at(revision);
+            open.has_spoken(epoch, revision);
             let list = reads.next().unwrap_or_default();
             return Ok(judge(engine, mine, revision, revision, list));
         }
         let [ours, inbox, before, after, mutex, list] =
             [(); 6].map(|()| reads.next().unwrap_or_default());
-        if !open.see_inbox(&inbox) {
+        if !open.see_inbox(&inbox, epoch) {
             return Ok(Standing::Gone);
         }
         if let Some(kv) = ours.kvs.first() {
@@ -100,12 +101,14 @@ fn asking(mine: &Mine, open: &OpenLease, epoch: i64, guards: Guards) -> TxnReque
     ];
     compare.extend(of_other_capacities(mine).map(|range| Guard::Empty.on(&range)));
     compare.extend(guards.queue.map(|guard| guard.on(&mine.queue)));
+    let mut success = vec![
+        put(&mine.key, &mine.value, open.number),
+        read(all(&mine.queue, 0)),
+    ];
+    success.extend(open.first_word(epoch));
     TxnRequest {
         compare,
-        success: vec![
-            put(&mine.key, &mine.value, open.number),
-            read(all(&mine.queue, 0)),
-        ],
+        success,
         failure: reads(mine, open).into_iter().map(read).collect(),
     }
 }

@@ -2,7 +2,7 @@
 //! and is rung when it goes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -15,13 +15,16 @@ use super::lock;
 use super::members::{Members, Suspicion};
 use super::wire::watch_request::Request;
 use super::wire::{
-    WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
+    Event, WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest,
+    WatchResponse,
 };
 use crate::clock::{Moment, boot_time};
 
 const PATH: &str = "/etcdserverpb.Watch/Watch";
 /// Leaves out what is put.
 const NO_PUTS: i32 = 0;
+/// The kind of an event that tells of a key that went.
+const GONE: i32 = 1;
 /// How often the stream is asked whether it is alive, while somebody waits.
 const PROVE: Duration = Duration::from_millis(500);
 /// How long it may be silent then.
@@ -63,6 +66,8 @@ struct Want {
     /// The first revision that we have not been told of.
     from: AtomicI64,
     sees_puts: bool,
+    /// Whether a key that is watched for anything went.
+    is_gone: AtomicBool,
     bell: Notify,
 }
 
@@ -92,6 +97,11 @@ impl Watcher {
         self.want.bell.notified().await;
     }
 
+    /// Whether the key went; only of one that is watched for anything.
+    pub(super) fn is_gone(&self) -> bool {
+        self.want.is_gone.load(Ordering::Acquire)
+    }
+
     pub(super) fn ring(&self) {
         self.want.bell.notify_one();
     }
@@ -119,7 +129,8 @@ impl Watching {
         self.watch(range, from, false)
     }
 
-    /// Watches a key for anything.
+    /// Watches a key for anything but what its own session writes, which is not
+    /// empty.
     pub(super) fn changes(&self, key: &[u8], from: i64) -> Watcher {
         self.watch(one(key), from, true)
     }
@@ -129,6 +140,7 @@ impl Watching {
             range,
             from: AtomicI64::new(from),
             sees_puts,
+            is_gone: AtomicBool::new(false),
             bell: Notify::new(),
         });
         let mut wants = lock(&self.shared.wants);
@@ -289,11 +301,7 @@ impl Watching {
             self.shared.changed.notify_one();
             return true;
         }
-        let revisions = answer.events.iter().filter_map(|event| event.kv.as_ref());
-        if let Some(last) = revisions.map(|kv| kv.mod_revision).max() {
-            want.from.fetch_max(last + 1, Ordering::AcqRel);
-            want.bell.notify_one();
-        }
+        want.take_in(&answer.events);
         true
     }
 
@@ -312,6 +320,19 @@ impl Watching {
 }
 
 impl Want {
+    fn take_in(&self, events: &[Event]) {
+        for event in events {
+            let Some(kv) = &event.kv else { continue };
+            self.from.fetch_max(kv.mod_revision + 1, Ordering::AcqRel);
+            if self.sees_puts && event.kind == GONE {
+                self.is_gone.store(true, Ordering::Release);
+            }
+            if kv.value.is_empty() {
+                self.bell.notify_one();
+            }
+        }
+    }
+
     fn request(&self, watch_id: i64) -> Request {
         Request::Create(WatchCreateRequest {
             key: self.range.start.clone(),

@@ -11,6 +11,7 @@ mod etcd;
 mod tls;
 
 mod access;
+mod cut;
 mod interop;
 mod jepsen;
 mod late;
