@@ -22,6 +22,8 @@ mod record;
 mod renewal;
 mod request;
 mod shared;
+mod tail;
+mod together;
 mod watching;
 mod wire;
 
@@ -42,7 +44,8 @@ use self::wire::{
 };
 use crate::clock::boot_time;
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
+    Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::promises::{Grade, Promises, Reach};
@@ -243,6 +246,10 @@ impl Engine for EtcdEngine {
             self.claims.forget(ticket.claim.id);
         }
         Ok(standing)
+    }
+
+    async fn enqueue_all(&self, tickets: &[Ticket]) -> Result<Together> {
+        together::enqueue_all(self, tickets).await
     }
 
     async fn wait(&self, ticket: &Ticket, _watch: Watch) -> Result<Standing> {

@@ -16,8 +16,10 @@ mod interop;
 mod jepsen;
 mod late;
 mod layout;
+mod long;
 mod members;
 mod store;
+mod together;
 
 use std::time::Duration;
 
