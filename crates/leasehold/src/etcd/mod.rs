@@ -47,7 +47,7 @@ use crate::engine::{
     Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
     Withdrawn,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::promises::{Grade, Promises, Reach};
 use crate::random::random_u64;
 
@@ -103,7 +103,7 @@ impl EtcdEngine {
             1 => mutex::enqueue(self, mine, open, waits).await,
             _ => shared::enqueue(self, mine, open, waits).await,
         };
-        if !matches!(&answer, Err(error) if error.effect() == crate::error::Effect::Unknown) {
+        if !matches!(&answer, Err(error) if error.effect() == Effect::Unknown) {
             mine.answered();
         }
         match answer {
@@ -259,7 +259,7 @@ impl Engine for EtcdEngine {
         let (order, watcher) = match (mine.order(), mine.watcher()) {
             (Some(order), Some(watcher)) => (order, watcher),
             (Some(order), None) => return self.look(&mine, order).await,
-            (None, _) => return self.enqueue(ticket).await,
+            (None, _) => return Ok(Standing::Gone),
         };
         loop {
             let since = boot_time();
@@ -305,6 +305,15 @@ fn conflict(engine: &EtcdEngine, mine: &Mine, why: String) -> Error {
 fn lively(engine: &EtcdEngine, mine: &Mine) -> Error {
     let why = "the lock's queue changes faster than it can be read";
     Error::new(ErrorKind::Unavailable, doing(&mine.claim), why).on(&*engine.members.label)
+}
+
+/// The server did a part of what it was asked, or something is between us that
+/// leaves parts out.
+fn garbled(engine: &EtcdEngine, mine: &Mine) -> Error {
+    let why = "the server's answer is not whole";
+    Error::new(ErrorKind::Unavailable, doing(&mine.claim), why)
+        .on(&*engine.members.label)
+        .effect_is(Effect::Unknown)
 }
 
 fn is_lease_gone(error: &Error) -> bool {

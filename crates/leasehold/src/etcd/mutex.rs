@@ -6,7 +6,7 @@ use super::request::{
     self, Guard, all, created_at, delete, has_value, last_before, one, put, read, written_at,
 };
 use super::wire::{KeyValue, RangeResponse, TxnRequest, TxnResponse};
-use super::{EtcdEngine, conflict, doing, lively, tail, watching};
+use super::{EtcdEngine, conflict, doing, garbled, lively, tail, watching};
 use crate::engine::{Standing, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -36,11 +36,12 @@ pub(super) async fn enqueue(
         if is_put {
             mine.stands_at(revision);
             open.has_spoken(epoch, revision);
-            // A try is put only where there is nobody.
-            return match reads.next().filter(|_| waits) {
-                Some(list) => judge(engine, mine, open, revision, list).await,
-                None => Ok(held(mine, revision)),
-            };
+            if !waits {
+                // A try is put only where there is nobody.
+                return Ok(held(mine, revision));
+            }
+            let list = reads.next().ok_or_else(|| garbled(engine, mine))?;
+            return judge(engine, mine, open, revision, list).await;
         }
         let [ours, inbox, shared, list] = [(); 4].map(|()| reads.next().unwrap_or_default());
         if !open.see_inbox(&inbox, epoch) {
@@ -148,7 +149,9 @@ pub(super) async fn look(engine: &EtcdEngine, mine: &Mine, order: i64) -> Result
         return Ok(Standing::Gone);
     }
     let revision = answer.revision();
-    let before = answer.into_reads().next().unwrap_or_default();
+    // No answer to the question is not the answer that nobody is there.
+    let before = answer.into_reads().next();
+    let before = before.ok_or_else(|| garbled(engine, mine))?;
     match before.kvs.first() {
         None => Ok(held(mine, order)),
         Some(kv) if keys::sort(&mine.queue, &kv.key, kv.lease) == Sort::Claim => {

@@ -34,6 +34,21 @@ async fn a_lease_that_was_revoked_by_hand_is_lost() {
     assert!(again.token() > guard.token());
 }
 
+/// Without a claim there is no inbox: the keep-alive says it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_lease_was_revoked_before_its_first_claim_gets_a_new_one() {
+    let Some((_folder, etcd)) = cluster(1) else {
+        return;
+    };
+    let one = session(&etcd.url(), "ttl=1h").await;
+    let leases = etcd.ctl(&["lease", "list"]);
+    etcd.ctl(&["lease", "revoke", leases.lines().last().unwrap()]);
+    let guard = lock(&one, "ledger").await;
+    let key = keys(&etcd, "ledger/").remove(0);
+    assert!(!leases.contains(key.rsplit('/').next().unwrap()));
+    guard.release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_lease_was_revoked_queues_again_on_a_new_one() {
     let Some((_folder, etcd)) = cluster(1) else {
