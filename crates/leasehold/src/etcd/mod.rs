@@ -24,6 +24,7 @@ mod request;
 mod shared;
 mod tail;
 mod together;
+mod want;
 mod watching;
 mod wire;
 
@@ -36,8 +37,8 @@ pub use self::bare::BareEtcd;
 use self::claims::{Claims, Mine, OpenLease};
 pub(crate) use self::config::{EtcdConfig, OPTIONS, Refusal, SCHEMES};
 use self::members::Members;
-use self::request::{delete, has_value};
-use self::watching::Watching;
+use self::request::{delete, has_value, look, one};
+use self::watching::{Watcher, Watching};
 use self::wire::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, TxnRequest,
     TxnResponse,
@@ -117,6 +118,21 @@ impl EtcdEngine {
             1 => mutex::look(self, mine, order).await,
             _ => shared::look(self, mine, order).await,
         }
+    }
+
+    /// Whether the one claim that is watched is still there, and not a later one
+    /// of the same session with the same key.
+    async fn is_there(&self, watcher: &Watcher, mine: &Mine) -> Result<bool> {
+        let Some((key, made)) = watcher.claim() else {
+            return Ok(false);
+        };
+        let request = look([one(key)]);
+        let answer = self.transact(&request, || doing(&mine.claim)).await?;
+        let found = answer.into_reads().next().unwrap_or_default();
+        Ok(found
+            .kvs
+            .first()
+            .is_some_and(|kv| kv.create_revision == made))
     }
 
     /// Takes out a claim of ours. If a request for it may still be on its way,
@@ -268,6 +284,9 @@ impl Engine for EtcdEngine {
                 () = watcher.rung() => true,
                 () = tokio::time::sleep(LOOK) => false,
             };
+            if is_rung && watcher.take_doubt() && self.is_there(&watcher, &mine).await? {
+                continue;
+            }
             if is_rung || !self.watching.is_proven(since) {
                 return self.look(&mine, order).await;
             }

@@ -6,7 +6,7 @@ use super::request::{
     self, Guard, all, created_at, delete, has_value, last_before, one, put, read, written_at,
 };
 use super::wire::{KeyValue, RangeResponse, TxnRequest, TxnResponse};
-use super::{EtcdEngine, conflict, doing, garbled, lively, tail, watching};
+use super::{EtcdEngine, conflict, doing, garbled, lively, tail};
 use crate::engine::{Standing, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -216,8 +216,7 @@ fn wait_for(
     revision: i64,
     ahead: i64,
 ) -> Standing {
-    let watched = watching::one(&kv.key);
-    mine.wait_on(engine.watching.departures(watched, revision + 1));
+    mine.wait_on(engine.watching.departure(kv, revision + 1));
     Standing::Waiting {
         watch: Watch::One(kv.create_revision.unsigned_abs()),
         ahead: u32::try_from(ahead).unwrap_or(u32::MAX),

@@ -7,7 +7,7 @@ use super::keys::{self, Range};
 use super::record::Record;
 use super::request::{self, Guard, all, created_at, has_value, one, put, read, written_at};
 use super::wire::{KeyValue, RangeResponse, TxnRequest};
-use super::{EtcdEngine, conflict, doing, lively, mutex, watching};
+use super::{EtcdEngine, conflict, doing, lively, mutex};
 use crate::engine::{Standing, Watch};
 use crate::error::Result;
 use crate::fence::Token;
@@ -167,8 +167,10 @@ fn judge(
                 Watch::One(order) => list.kvs.iter().find(|kv| place(kv) == order),
                 Watch::Any => None,
             };
-            let watched = one.map_or_else(|| mine.queue.clone(), |kv| watching::one(&kv.key));
-            mine.wait_on(engine.watching.departures(watched, revision + 1));
+            mine.wait_on(match one {
+                Some(kv) => engine.watching.departure(kv, revision + 1),
+                None => engine.watching.departures(mine.queue.clone(), revision + 1),
+            });
             let ahead = queue.iter().filter(|claim| claim.order < order).count();
             Standing::Waiting {
                 watch,
