@@ -29,6 +29,8 @@ func main() {
 		count(mutex(client, key, long), number(rest[0]), rest[1])
 	case "hold":
 		hold(mutex(client, key, number(rest[0])/1000))
+	case "slices":
+		slices(client, key)
 	case "wait":
 		wait(mutex(client, key, long))
 	default:

@@ -77,7 +77,8 @@ fn redsync() -> Outcome {
 }
 
 fn etcd_go() -> Outcome {
-    let files = ["go.mod", "go.sum", "main.go"].map(|file| format!("interop/go-etcd/{file}"));
+    let files = ["go.mod", "go.sum", "main.go", "slices.go"];
+    let files = files.map(|file| format!("interop/go-etcd/{file}"));
     let sources: Vec<&str> = files.iter().map(String::as_str).collect();
     unless_built("go-etcd", &sources, |folder| {
         let program = folder.join("etcd-go");

@@ -119,6 +119,49 @@ fn bad_input_is_one_clear_line() {
     }
 }
 
+/// A command on a store that refuses: one line that says this, and this code.
+fn refused(url: &str, code: i32, part: &str) {
+    let done = Done::of(&mut bare(["--url", url, "run", "x", "true"]));
+    assert_eq!(done.code, code, "{part}: {done:?}");
+    assert!(done.complaint().contains(part), "{part}: {done:?}");
+    assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
+    assert!(!done.stderr.contains("hunter2"), "{done:?}");
+}
+
+#[test]
+fn a_server_that_refuses_is_one_clear_line() {
+    let Some((folder, etcd)) = etcd(1) else {
+        return;
+    };
+    let place = etcd.url().replace("etcd://", "");
+    refused(&format!("etcds://{place}"), 78, "TLS");
+    let learner = etcd.add_learner(folder.path());
+    refused(&learner.url(), 69, "name the voting members");
+    drop(learner);
+}
+
+#[test]
+fn a_wrong_password_is_one_clear_line() {
+    let Some((_folder, etcd)) = etcd(1) else {
+        return;
+    };
+    etcd.ctl(&["user", "add", "root:secret"]);
+    etcd.ctl(&["auth", "enable"]);
+    let place = etcd.url().replace("etcd://", "");
+    refused(&format!("etcd://root:hunter2@{place}"), 77, "password");
+    refused(&format!("etcd://{place}"), 77, "USER:PASSWORD");
+}
+
+#[test]
+fn a_member_without_a_majority_is_one_clear_line() {
+    let Some((_folder, mut etcd)) = etcd(3) else {
+        return;
+    };
+    etcd.members[1].kill();
+    etcd.members[2].kill();
+    refused(&etcd.members[0].url(), 69, "majority");
+}
+
 #[test]
 fn a_benchmark_gives_figures_beside_the_raw_floor() {
     let Some((_folder, etcd)) = etcd(1) else {

@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::keys::{self, Range};
+use super::request::put;
 use super::watching::Watcher;
-use super::wire::RangeResponse;
+use super::wire::{RangeResponse, RequestOp};
 use super::{lock, record};
 use crate::engine::{ClaimRef, Lease, LeaseId, Owner, Ticket, TicketId};
+
+/// What a session writes into its own inbox. What others write is empty.
+const OUR_WORD: &[u8] = b"1";
 
 /// A lease of ours.
 #[derive(Debug)]
@@ -22,7 +26,8 @@ pub(super) struct OpenLease {
     /// for a place names it, so writing the inbox calls back all that are still
     /// on their way.
     epoch: AtomicI64,
-    /// Rings when the inbox was written.
+    /// Rings when somebody else wrote the inbox, and when it went: it goes with
+    /// the lease.
     pub(super) news: Watcher,
 }
 
@@ -43,12 +48,31 @@ impl OpenLease {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Takes in what the store says of the inbox; whether the lease can still
-    /// be there: an inbox that was written goes with it.
-    pub(super) fn see_inbox(&self, inbox: &RangeResponse) -> bool {
+    /// What makes the inbox, beside the first claim. From then on its going
+    /// says that the lease is over.
+    pub(super) fn first_word(&self, epoch: i64) -> Option<RequestOp> {
+        (epoch == 0).then(|| self.word())
+    }
+
+    /// A request with that in it was carried out.
+    pub(super) fn has_spoken(&self, epoch: i64, revision: i64) {
+        if epoch == 0 {
+            self.learn_epoch(revision);
+        }
+    }
+
+    /// Writes the inbox. It is for the store, and rings nobody.
+    pub(super) fn word(&self) -> RequestOp {
+        put(&self.inbox, OUR_WORD, self.number)
+    }
+
+    /// Takes in what the store says of the inbox in answer to a request that
+    /// named this epoch; whether the lease can still be there: an inbox that
+    /// was written goes with it.
+    pub(super) fn see_inbox(&self, inbox: &RangeResponse, asked: i64) -> bool {
         match inbox.kvs.first() {
             Some(kv) => self.learn_epoch(kv.mod_revision),
-            None => return self.epoch() == 0,
+            None => return asked == 0,
         }
         true
     }

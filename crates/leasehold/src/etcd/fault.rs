@@ -56,11 +56,16 @@ pub(super) fn effect(status: &Status) -> Effect {
 }
 
 pub(super) fn fault(status: Status, doing: String, store: &str) -> Error {
-    let (effect, kind) = (effect(&status), kind(&status));
+    let (effect, mut kind) = (effect(&status), kind(&status));
     // A first word that is not understood is the sign of another language.
     let is_greeting = doing == CONNECT;
+    let is_cut_short = is_greeting && is_handshake_cut_short(&status);
+    if is_cut_short {
+        kind = ErrorKind::Config;
+    }
+    let is_understood = is_never_sent(&status) && !is_cut_short;
     let why = match why(&status) {
-        why if is_greeting && is_transport(&status) && !is_never_sent(&status) => {
+        why if is_greeting && is_transport(&status) && !is_understood => {
             format!(
                 "{why}; is it etcd, is TLS on both sides or on neither, and has each side the \
                  certificate that the other wants?"
@@ -102,6 +107,9 @@ fn why(status: &Status) -> String {
             "the server wants a user; write etcd://USER:PASSWORD@…".into()
         }
         _ if is_transport(status) => deepest(status),
+        _ if text.contains("request timed out") || text.contains("no leader") => {
+            format!("{text}: are a majority of the members up?")
+        }
         _ if text.contains("learner") => format!("{text}: name the voting members too"),
         _ if text.contains("space exceeded") => {
             format!("{text}: compact and defragment, then disarm the alarm")
@@ -129,6 +137,11 @@ fn is_other_protocol(status: &Status) -> bool {
     let text = status.message();
     let has = |sign: &&str| text.contains(*sign) || all.iter().any(|cause| cause.contains(*sign));
     signs.iter().any(has)
+}
+
+/// The other side hung up when it saw TLS. A server without TLS does so.
+fn is_handshake_cut_short(status: &Status) -> bool {
+    causes(status).any(|cause| cause.to_string().contains("handshake eof"))
 }
 
 /// It is about the way to the server, and not what the server says.

@@ -169,14 +169,19 @@ pub(super) async fn must_fit(members: &Members) -> Result<()> {
         members.ask(TXN, &probe, doing),
     );
     let (status, TxnResponse { .. }): (StatusResponse, _) = (status?, probed?);
-    let mut parts = status.version.split('.').map(str::parse::<u32>);
-    let version = (parts.next(), parts.next());
-    match version {
-        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < (3, 4) => {
-            let why = format!("etcd {}; 3.4 or newer is needed", status.version);
-            Err(Error::new(ErrorKind::Config, CONNECT, why).on(&*members.label))
-        }
-        _ => Ok(()),
+    if is_too_old(&status.version) {
+        let why = format!("etcd {}; 3.4 or newer is needed", status.version);
+        return Err(Error::new(ErrorKind::Config, CONNECT, why).on(&*members.label));
+    }
+    Ok(())
+}
+
+/// Whether this version lacks what we need. One that we cannot read is not old.
+fn is_too_old(version: &str) -> bool {
+    let mut parts = version.split('.').map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (3, 4),
+        _ => false,
     }
 }
 
@@ -285,5 +290,35 @@ pub(super) async fn take_out(
         Ok(_) => Ok(Withdrawn::Absent),
         Err(error) if is_lease_gone(&error) => Ok(Withdrawn::Absent),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_before_3_4_are_too_old() {
+        for old in ["2.3.8", "3.0.0", "3.3.27", "3.3.0-rc.1"] {
+            assert!(is_too_old(old), "{old}");
+        }
+        for good in ["3.4.0", "3.4.23", "3.5.1", "3.10.0", "4.0.0-alpha.1", "?"] {
+            assert!(!is_too_old(good), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_learner_and_a_member_without_a_leader_are_told_of() {
+        let status = StatusResponse {
+            version: "3.5.1".into(),
+            is_learner: true,
+            ..StatusResponse::default()
+        };
+        let findings = judge("etcd a:1", &status);
+        let severities: Vec<_> = findings.iter().map(|finding| finding.severity).collect();
+        assert_eq!(
+            severities,
+            [Severity::Fine, Severity::Unfit, Severity::Warning]
+        );
     }
 }

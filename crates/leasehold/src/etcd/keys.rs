@@ -13,6 +13,7 @@ const HOUSE: &str = "leasehold/";
 const SHARED: &str = "leasehold/shared/";
 const BROKEN: &str = "leasehold/broken/";
 const INBOX: &str = "leasehold/inbox/";
+const TAIL: &str = "leasehold/tail/";
 
 /// The keys from `start` to before `end`.
 #[derive(Clone, PartialEq, Eq)]
@@ -128,6 +129,11 @@ pub(super) fn inbox(lease: i64) -> Vec<u8> {
     format!("{INBOX}{lease:x}").into_bytes()
 }
 
+/// Who came last into the queue of a mutex, if it was long.
+pub(super) fn tail(name: &Name) -> Vec<u8> {
+    format!("{TAIL}{}", field(name.as_str())).into_bytes()
+}
+
 /// The store's number of a lease.
 pub(super) fn number(lease: LeaseId) -> i64 {
     i64::try_from(lease.0).unwrap_or(i64::MAX)
@@ -174,7 +180,7 @@ fn names_lease(last: &str, lease: i64) -> bool {
 }
 
 fn is_in_house(key: &[u8]) -> bool {
-    let rooms = [SHARED, BROKEN, INBOX];
+    let rooms = [SHARED, BROKEN, INBOX, TAIL];
     rooms.iter().any(|room| key.starts_with(room.as_bytes()))
 }
 

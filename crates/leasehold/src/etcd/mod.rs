@@ -22,6 +22,9 @@ mod record;
 mod renewal;
 mod request;
 mod shared;
+mod tail;
+mod together;
+mod want;
 mod watching;
 mod wire;
 
@@ -34,17 +37,18 @@ pub use self::bare::BareEtcd;
 use self::claims::{Claims, Mine, OpenLease};
 pub(crate) use self::config::{EtcdConfig, OPTIONS, Refusal, SCHEMES};
 use self::members::Members;
-use self::request::{delete, has_value, put};
-use self::watching::Watching;
+use self::request::{delete, has_value, look, one};
+use self::watching::{Watcher, Watching};
 use self::wire::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, TxnRequest,
     TxnResponse,
 };
 use crate::clock::boot_time;
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
+    Withdrawn,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::promises::{Grade, Promises, Reach};
 use crate::random::random_u64;
 
@@ -100,7 +104,7 @@ impl EtcdEngine {
             1 => mutex::enqueue(self, mine, open, waits).await,
             _ => shared::enqueue(self, mine, open, waits).await,
         };
-        if !matches!(&answer, Err(error) if error.effect() == crate::error::Effect::Unknown) {
+        if !matches!(&answer, Err(error) if error.effect() == Effect::Unknown) {
             mine.answered();
         }
         match answer {
@@ -116,6 +120,21 @@ impl EtcdEngine {
         }
     }
 
+    /// Whether the one claim that is watched is still there, and not a later one
+    /// of the same session with the same key.
+    async fn is_there(&self, watcher: &Watcher, mine: &Mine) -> Result<bool> {
+        let Some((key, made)) = watcher.claim() else {
+            return Ok(false);
+        };
+        let request = look([one(key)]);
+        let answer = self.transact(&request, || doing(&mine.claim)).await?;
+        let found = answer.into_reads().next().unwrap_or_default();
+        Ok(found
+            .kvs
+            .first()
+            .is_some_and(|kv| kv.create_revision == made))
+    }
+
     /// Takes out a claim of ours. If a request for it may still be on its way,
     /// the inbox is written too, and so that request comes too late.
     async fn leave(&self, mine: &Mine) -> Result<Withdrawn> {
@@ -124,7 +143,7 @@ impl EtcdEngine {
         let call_back = open
             .as_ref()
             .filter(|_| mine.is_in_doubt())
-            .map(|open| put(&open.inbox, b"", open.number));
+            .map(|open| open.word());
         let request = TxnRequest {
             compare: vec![has_value(&mine.key, &mine.value)],
             success: [Some(delete(&mine.key)), call_back.clone()]
@@ -245,6 +264,10 @@ impl Engine for EtcdEngine {
         Ok(standing)
     }
 
+    async fn enqueue_all(&self, tickets: &[Ticket]) -> Result<Together> {
+        together::enqueue_all(self, tickets).await
+    }
+
     async fn wait(&self, ticket: &Ticket, _watch: Watch) -> Result<Standing> {
         let Some(mine) = self.claims.claim(ticket.claim.id) else {
             return Ok(Standing::Gone);
@@ -252,7 +275,7 @@ impl Engine for EtcdEngine {
         let (order, watcher) = match (mine.order(), mine.watcher()) {
             (Some(order), Some(watcher)) => (order, watcher),
             (Some(order), None) => return self.look(&mine, order).await,
-            (None, _) => return self.enqueue(ticket).await,
+            (None, _) => return Ok(Standing::Gone),
         };
         loop {
             let since = boot_time();
@@ -261,6 +284,9 @@ impl Engine for EtcdEngine {
                 () = watcher.rung() => true,
                 () = tokio::time::sleep(LOOK) => false,
             };
+            if is_rung && watcher.take_doubt() && self.is_there(&watcher, &mine).await? {
+                continue;
+            }
             if is_rung || !self.watching.is_proven(since) {
                 return self.look(&mine, order).await;
             }
@@ -298,6 +324,15 @@ fn conflict(engine: &EtcdEngine, mine: &Mine, why: String) -> Error {
 fn lively(engine: &EtcdEngine, mine: &Mine) -> Error {
     let why = "the lock's queue changes faster than it can be read";
     Error::new(ErrorKind::Unavailable, doing(&mine.claim), why).on(&*engine.members.label)
+}
+
+/// The server did a part of what it was asked, or something is between us that
+/// leaves parts out.
+fn garbled(engine: &EtcdEngine, mine: &Mine) -> Error {
+    let why = "the server's answer is not whole";
+    Error::new(ErrorKind::Unavailable, doing(&mine.claim), why)
+        .on(&*engine.members.label)
+        .effect_is(Effect::Unknown)
 }
 
 fn is_lease_gone(error: &Error) -> bool {

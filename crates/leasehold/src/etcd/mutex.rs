@@ -6,7 +6,7 @@ use super::request::{
     self, Guard, all, created_at, delete, has_value, last_before, one, put, read, written_at,
 };
 use super::wire::{KeyValue, RangeResponse, TxnRequest, TxnResponse};
-use super::{EtcdEngine, conflict, doing, lively, watching};
+use super::{EtcdEngine, conflict, doing, garbled, lively, tail};
 use crate::engine::{Standing, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -25,24 +25,26 @@ pub(super) async fn enqueue(
     open: &OpenLease,
     waits: bool,
 ) -> Result<Standing> {
-    let mut guard = Guard::Empty;
+    let mut free = Free::default();
     for _ in 0..ROUNDS {
         let epoch = open.epoch();
-        let request = asking(mine, open, epoch, (!waits).then_some(guard));
+        let request = asking(mine, open, epoch, (!waits).then_some(free));
         let answer = engine.ask_for(mine, &request).await?;
         let revision = answer.revision();
         let is_put = answer.succeeded;
         let mut reads = answer.into_reads();
         if is_put {
             mine.stands_at(revision);
-            // A try is put only where there is nobody.
-            return match reads.next().filter(|_| waits) {
-                Some(list) => judge(engine, mine, revision, revision, list).await,
-                None => Ok(held(mine, revision)),
-            };
+            open.has_spoken(epoch, revision);
+            if !waits {
+                // A try is put only where there is nobody.
+                return Ok(held(mine, revision));
+            }
+            let list = reads.next().ok_or_else(|| garbled(engine, mine))?;
+            return judge(engine, mine, open, revision, list).await;
         }
         let [ours, inbox, shared, list] = [(); 4].map(|()| reads.next().unwrap_or_default());
-        if !open.see_inbox(&inbox) {
+        if !open.see_inbox(&inbox, epoch) {
             return Ok(Standing::Gone);
         }
         if open.epoch() != epoch {
@@ -56,7 +58,7 @@ pub(super) async fn enqueue(
         match ours.kvs.first() {
             Some(kv) if kv.value == mine.value => {
                 mine.stands_at(kv.create_revision);
-                return judge(engine, mine, kv.create_revision, revision, list).await;
+                return judge(engine, mine, open, revision, list).await;
             }
             Some(kv) => take_out(engine, mine, kv).await?,
             None if waits => {}
@@ -65,14 +67,46 @@ pub(super) async fn enqueue(
                 (kvs, _) if is_claimed(engine, mine, &kvs)? => return Ok(Standing::Busy),
                 // Only locks below this one: they are not in our way, unless
                 // somebody comes between.
-                (_, seen) => guard = Guard::NothingNewSince(seen),
+                (kvs, seen) => free = Free::as_seen(&kvs, seen),
             },
         }
     }
     Err(lively(engine, mine))
 }
 
-fn asking(mine: &Mine, open: &OpenLease, epoch: i64, free: Option<Guard>) -> TxnRequest {
+/// What must be so for a try to be put.
+#[derive(Clone, Copy)]
+struct Free {
+    queue: Guard,
+    /// A queue that was never long has no tail. Asked first, it spares the
+    /// server to read a long queue, only to see that there is one.
+    has_no_tail: bool,
+}
+
+impl Default for Free {
+    fn default() -> Self {
+        Self {
+            queue: Guard::Empty,
+            has_no_tail: true,
+        }
+    }
+}
+
+impl Free {
+    /// There was nobody.
+    fn as_seen(kvs: &[KeyValue], revision: i64) -> Self {
+        let queue = match kvs.is_empty() {
+            true => Guard::Empty,
+            false => Guard::NothingNewSince(revision),
+        };
+        Self {
+            queue,
+            has_no_tail: false,
+        }
+    }
+}
+
+fn asking(mine: &Mine, open: &OpenLease, epoch: i64, free: Option<Free>) -> TxnRequest {
     let shared = keys::shared(&mine.claim.name);
     let mut compare = vec![
         created_at(&mine.key, 0),
@@ -80,8 +114,13 @@ fn asking(mine: &Mine, open: &OpenLease, epoch: i64, free: Option<Guard>) -> Txn
         Guard::Empty.on(&shared),
     ];
     let mut success = vec![put(&mine.key, &mine.value, open.number)];
+    success.extend(open.first_word(epoch));
     match free {
-        Some(guard) => compare.push(guard.on(&mine.queue)),
+        Some(free) => {
+            let tail = || created_at(&keys::tail(&mine.claim.name), 0);
+            compare.extend(free.has_no_tail.then(tail));
+            compare.push(free.queue.on(&mine.queue));
+        }
         None => success.push(read(all(&mine.queue, FEW))),
     }
     let failure = [
@@ -110,7 +149,9 @@ pub(super) async fn look(engine: &EtcdEngine, mine: &Mine, order: i64) -> Result
         return Ok(Standing::Gone);
     }
     let revision = answer.revision();
-    let before = answer.into_reads().next().unwrap_or_default();
+    // No answer to the question is not the answer that nobody is there.
+    let before = answer.into_reads().next();
+    let before = before.ok_or_else(|| garbled(engine, mine))?;
     match before.kvs.first() {
         None => Ok(held(mine, order)),
         Some(kv) if keys::sort(&mine.queue, &kv.key, kv.lease) == Sort::Claim => {
@@ -127,15 +168,20 @@ pub(super) async fn look(engine: &EtcdEngine, mine: &Mine, order: i64) -> Result
 async fn judge(
     engine: &EtcdEngine,
     mine: &Mine,
-    order: i64,
+    open: &OpenLease,
     revision: i64,
     list: RangeResponse,
 ) -> Result<Standing> {
+    let order = mine.order().unwrap_or(revision);
     if is_whole(&list) {
-        judge_whole(engine, mine, order, revision, &list.kvs)
-    } else {
-        look(engine, mine, order).await
+        return judge_whole(engine, mine, order, revision, &list.kvs);
     }
+    if list.count >= tail::LONG
+        && let Some((kv, at)) = tail::somebody_before(engine, mine, open, order).await?
+    {
+        return Ok(wait_for(engine, mine, &kv, at, list.count - 1));
+    }
+    look(engine, mine, order).await
 }
 
 fn judge_whole(
@@ -170,8 +216,7 @@ fn wait_for(
     revision: i64,
     ahead: i64,
 ) -> Standing {
-    let watched = watching::one(&kv.key);
-    mine.wait_on(engine.watching.departures(watched, revision + 1));
+    mine.wait_on(engine.watching.departure(kv, revision + 1));
     Standing::Waiting {
         watch: Watch::One(kv.create_revision.unsigned_abs()),
         ahead: u32::try_from(ahead).unwrap_or(u32::MAX),

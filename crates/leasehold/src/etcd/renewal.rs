@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tonic::Status;
 
-use super::claims::Mine;
+use super::claims::{Mine, OpenLease};
 use super::request::{look, one};
 use super::wire::{
     LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
@@ -22,20 +22,36 @@ const AT_ONCE: usize = 100;
 
 /// Keeps the lease for another ttl and says which claims are gone.
 pub(super) async fn renew(engine: &EtcdEngine, lease: &Lease) -> Result<Renewal> {
-    if engine.claims.lease(lease.id).is_none() {
+    let open = match engine.claims.lease(lease.id) {
+        // Its inbox went, and that goes with the lease. Whoever waits for our
+        // claims has heard it too: there is no time to ask.
+        Some(open) if open.news.is_gone() => return Ok(Renewal::LeaseGone),
+        Some(open) => open,
+        None => return Ok(Renewal::LeaseGone),
+    };
+    let member = engine.members.current();
+    if keep(engine, open.number).await? <= 0 {
         return Ok(Renewal::LeaseGone);
     }
-    let number = keys::number(lease.id);
+    // A leader that was deposed and does not know it yet answers keep-alives.
+    // It answers no read: that takes a majority. So a keep-alive counts if the
+    // same member answers a read after it.
     let claims = engine.claims.standing(lease.id);
-    let (ttl, gone) = tokio::join!(keep(engine, number), missing(engine, claims));
-    if ttl? <= 0 {
-        return Ok(Renewal::LeaseGone);
-    }
-    Ok(match gone {
-        Ok(gone) => Renewal::Renewed { gone },
-        // The lease goes on; what is missing the next renewal finds.
-        Err(_) => Renewal::Renewed { gone: Vec::new() },
+    let seen = see(engine, &open, claims).await?;
+    let is_same = engine.members.current() == member;
+    Ok(match seen {
+        Seen::NoInbox => Renewal::LeaseGone,
+        Seen::Gone(gone) if is_same => Renewal::Renewed { gone },
+        Seen::Gone(gone) => Renewal::NotRenewed { gone },
     })
+}
+
+/// What a read of the session's keys says.
+enum Seen {
+    /// The inbox was there and is not any more.
+    NoInbox,
+    /// These claims are not there any more.
+    Gone(Vec<GoneClaim>),
 }
 
 /// The lease's new ttl, 0 if there is no such lease.
@@ -56,13 +72,20 @@ async fn keep(engine: &EtcdEngine, id: i64) -> Result<i64> {
     Ok(engine.members.try_each(doing, keep).await?.answer)
 }
 
-/// The claims that the store does not have any more. Those that wait are told
-/// themselves.
-async fn missing(engine: &EtcdEngine, claims: Vec<Arc<Mine>>) -> Result<Vec<GoneClaim>> {
+/// Reads the session's inbox and its claims. Those that wait and are gone are
+/// told themselves.
+async fn see(engine: &EtcdEngine, open: &OpenLease, claims: Vec<Arc<Mine>>) -> Result<Seen> {
+    let (epoch, inbox) = (open.epoch(), look([one(&open.inbox)]));
+    let inbox = engine.transact(&inbox, || "renew".to_owned());
     let batches = claims
         .chunks(AT_ONCE)
         .map(|batch| missing_of(engine, batch));
-    let gone = try_join_all(batches).await?.concat();
+    let (inbox, gone) = tokio::try_join!(inbox, try_join_all(batches))?;
+    let inbox = inbox.into_reads().next().unwrap_or_default();
+    if !open.see_inbox(&inbox, epoch) {
+        return Ok(Seen::NoInbox);
+    }
+    let gone = gone.concat();
     // Who was rung looks for itself.
     let (held, waiting): (Vec<_>, Vec<_>) = gone.into_iter().partition(|mine| mine.is_held());
     for mine in waiting {
@@ -71,7 +94,7 @@ async fn missing(engine: &EtcdEngine, claims: Vec<Arc<Mine>>) -> Result<Vec<Gone
         }
     }
     let reports = held.iter().map(|mine| report(engine, mine));
-    try_join_all(reports).await
+    Ok(Seen::Gone(try_join_all(reports).await?))
 }
 
 async fn missing_of(engine: &EtcdEngine, claims: &[Arc<Mine>]) -> Result<Vec<Arc<Mine>>> {

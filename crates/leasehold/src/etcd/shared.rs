@@ -7,7 +7,7 @@ use super::keys::{self, Range};
 use super::record::Record;
 use super::request::{self, Guard, all, created_at, has_value, one, put, read, written_at};
 use super::wire::{KeyValue, RangeResponse, TxnRequest};
-use super::{EtcdEngine, conflict, doing, lively, mutex, watching};
+use super::{EtcdEngine, conflict, doing, lively, mutex};
 use crate::engine::{Standing, Watch};
 use crate::error::Result;
 use crate::fence::Token;
@@ -52,12 +52,13 @@ pub(super) async fn enqueue(
         let mut reads = answer.into_reads();
         if is_put {
             mine.stands_at(revision);
+            open.has_spoken(epoch, revision);
             let list = reads.next().unwrap_or_default();
             return Ok(judge(engine, mine, revision, revision, list));
         }
         let [ours, inbox, before, after, mutex, list] =
             [(); 6].map(|()| reads.next().unwrap_or_default());
-        if !open.see_inbox(&inbox) {
+        if !open.see_inbox(&inbox, epoch) {
             return Ok(Standing::Gone);
         }
         if let Some(kv) = ours.kvs.first() {
@@ -100,12 +101,14 @@ fn asking(mine: &Mine, open: &OpenLease, epoch: i64, guards: Guards) -> TxnReque
     ];
     compare.extend(of_other_capacities(mine).map(|range| Guard::Empty.on(&range)));
     compare.extend(guards.queue.map(|guard| guard.on(&mine.queue)));
+    let mut success = vec![
+        put(&mine.key, &mine.value, open.number),
+        read(all(&mine.queue, 0)),
+    ];
+    success.extend(open.first_word(epoch));
     TxnRequest {
         compare,
-        success: vec![
-            put(&mine.key, &mine.value, open.number),
-            read(all(&mine.queue, 0)),
-        ],
+        success,
         failure: reads(mine, open).into_iter().map(read).collect(),
     }
 }
@@ -164,8 +167,10 @@ fn judge(
                 Watch::One(order) => list.kvs.iter().find(|kv| place(kv) == order),
                 Watch::Any => None,
             };
-            let watched = one.map_or_else(|| mine.queue.clone(), |kv| watching::one(&kv.key));
-            mine.wait_on(engine.watching.departures(watched, revision + 1));
+            mine.wait_on(match one {
+                Some(kv) => engine.watching.departure(kv, revision + 1),
+                None => engine.watching.departures(mine.queue.clone(), revision + 1),
+            });
             let ahead = queue.iter().filter(|claim| claim.order < order).count();
             Standing::Waiting {
                 watch,

@@ -2,7 +2,7 @@
 //! and is rung when it goes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -13,15 +13,14 @@ use super::fault::{Cure, cure};
 use super::keys::Range;
 use super::lock;
 use super::members::{Members, Suspicion};
+use super::want::Want;
 use super::wire::watch_request::Request;
 use super::wire::{
-    WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
+    KeyValue, WatchCancelRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
 use crate::clock::{Moment, boot_time};
 
 const PATH: &str = "/etcdserverpb.Watch/Watch";
-/// Leaves out what is put.
-const NO_PUTS: i32 = 0;
 /// How often the stream is asked whether it is alive, while somebody waits.
 const PROVE: Duration = Duration::from_millis(500);
 /// How long it may be silent then.
@@ -58,15 +57,6 @@ struct Wants {
 }
 
 #[derive(Debug)]
-struct Want {
-    range: Range,
-    /// The first revision that we have not been told of.
-    from: AtomicI64,
-    sees_puts: bool,
-    bell: Notify,
-}
-
-#[derive(Debug)]
 struct Stream {
     member: usize,
     requests: mpsc::UnboundedSender<WatchRequest>,
@@ -92,6 +82,23 @@ impl Watcher {
         self.want.bell.notified().await;
     }
 
+    /// Whether the key went; only of one that is watched for anything.
+    pub(super) fn is_gone(&self) -> bool {
+        self.want.is_gone()
+    }
+
+    /// Whether what is waited for may have happened before the server began to
+    /// watch; told once.
+    pub(super) fn take_doubt(&self) -> bool {
+        self.want.take_doubt()
+    }
+
+    /// The claim, if it is only one: its key, and the revision that made it.
+    pub(super) fn claim(&self) -> Option<(&[u8], i64)> {
+        let made = self.want.made?;
+        Some((&self.want.range.start, made))
+    }
+
     pub(super) fn ring(&self) {
         self.want.bell.notify_one();
     }
@@ -114,23 +121,24 @@ impl Drop for Watcher {
 }
 
 impl Watching {
-    /// Watches keys go, from this revision on.
+    /// Watches a claim go, from this revision on.
+    pub(super) fn departure(&self, claim: &KeyValue, from: i64) -> Watcher {
+        self.watch(Want::departure(claim, from))
+    }
+
+    /// Watches claims go, from this revision on.
     pub(super) fn departures(&self, range: Range, from: i64) -> Watcher {
-        self.watch(range, from, false)
+        self.watch(Want::departures(range, from))
     }
 
-    /// Watches a key for anything.
+    /// Watches a key for anything but what its own session writes, which is not
+    /// empty.
     pub(super) fn changes(&self, key: &[u8], from: i64) -> Watcher {
-        self.watch(one(key), from, true)
+        self.watch(Want::changes(one(key), from))
     }
 
-    fn watch(&self, range: Range, from: i64, sees_puts: bool) -> Watcher {
-        let want = Arc::new(Want {
-            range,
-            from: AtomicI64::new(from),
-            sees_puts,
-            bell: Notify::new(),
-        });
+    fn watch(&self, want: Want) -> Watcher {
+        let want = Arc::new(want);
         let mut wants = lock(&self.shared.wants);
         wants.last_id += 1;
         let id = wants.last_id;
@@ -276,24 +284,23 @@ impl Watching {
             return true;
         };
         if answer.canceled {
-            want.bell.notify_one();
             if answer.compact_revision == 0 {
                 // Refused: perhaps our token is too old.
+                want.bell.notify_one();
                 members.forget_token();
                 return false;
             }
-            // What happened before is forgotten; whoever was rung looks.
-            want.from.store(answer.compact_revision, Ordering::Release);
+            // What happened before is forgotten; whoever is rung looks.
+            want.starts_over(answer.compact_revision);
             let request = want.request(answer.watch_id);
             wants.outbox.push(request);
             self.shared.changed.notify_one();
             return true;
         }
-        let revisions = answer.events.iter().filter_map(|event| event.kv.as_ref());
-        if let Some(last) = revisions.map(|kv| kv.mod_revision).max() {
-            want.from.fetch_max(last + 1, Ordering::AcqRel);
-            want.bell.notify_one();
+        if answer.created {
+            want.begins_after(answer.header.map_or(0, |header| header.revision));
         }
+        want.take_in(&answer.events);
         true
     }
 
@@ -308,21 +315,6 @@ impl Watching {
 
     fn last_heard(&self) -> Moment {
         Moment::from_nanos(self.heard.load(Ordering::Acquire))
-    }
-}
-
-impl Want {
-    fn request(&self, watch_id: i64) -> Request {
-        Request::Create(WatchCreateRequest {
-            key: self.range.start.clone(),
-            range_end: self.range.end.clone(),
-            start_revision: self.from.load(Ordering::Acquire),
-            filters: match self.sees_puts {
-                true => Vec::new(),
-                false => vec![NO_PUTS],
-            },
-            watch_id,
-        })
     }
 }
 

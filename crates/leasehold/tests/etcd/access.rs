@@ -3,7 +3,7 @@
 use leasehold::ErrorKind;
 
 use super::tls::Certificates;
-use super::{Etcd, Version, cluster, lock, must_skip, session};
+use super::{Etcd, Version, cluster, cluster_with, lock, must_skip, session};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_needs_the_right_password_and_the_right_to_the_keys() {
@@ -66,6 +66,50 @@ async fn an_old_token_is_made_anew_while_waiting() {
         let words = [&["--user=root:secret", "user"], change].concat();
         etcd.ctl(&words);
     }
+    guard.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_nobody_used_for_long_is_made_anew() {
+    let Some((_folder, etcd)) = cluster_with(1, &["--auth-token-ttl=1"]) else {
+        return;
+    };
+    etcd.ctl(&["user", "add", "root:secret"]);
+    etcd.ctl(&["auth", "enable"]);
+    let url = etcd.url().replace("etcd://", "etcd://root:secret@");
+    // Nobody renews, and so nobody uses a token, while it grows old.
+    let (one, other) = (session(&url, "ttl=1h").await, session(&url, "ttl=1h").await);
+    let guard = lock(&one, "ledger").await;
+    let waiting = super::wait_for_lock(&other, "ledger");
+    super::queue_of(&super::inspector(&url).await, "ledger", 2).await;
+    let before = etcd.members[0].calls("Authenticate");
+    let began = std::time::Instant::now();
+    while began.elapsed() < std::time::Duration::from_secs(4) {
+        guard.check().unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    guard.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+    let after = etcd.members[0].calls("Authenticate");
+    assert!(after >= before + 2, "both tokens were still good");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_learner_takes_no_requests_and_others_do() {
+    let Some((folder, etcd)) = cluster(1) else {
+        return;
+    };
+    let learner = etcd.add_learner(folder.path());
+    let error = leasehold::connect(&learner.url()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("voting members"), "{error}");
+    let voter = etcd.members[0].port();
+    let url = format!("{},127.0.0.1:{voter}", learner.url());
+    let (one, other) = (session(&url, "ttl=6s").await, session(&url, "ttl=6s").await);
+    let guard = lock(&one, "ledger").await;
+    let waiting = super::wait_for_lock(&other, "ledger");
+    super::queue_of(&super::inspector(&url).await, "ledger", 2).await;
     guard.release().await.unwrap();
     waiting.await.unwrap().release().await.unwrap();
 }

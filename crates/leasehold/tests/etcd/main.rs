@@ -11,11 +11,15 @@ mod etcd;
 mod tls;
 
 mod access;
+mod cut;
 mod interop;
+mod jepsen;
 mod late;
 mod layout;
+mod long;
 mod members;
 mod store;
+mod together;
 
 use std::time::Duration;
 
@@ -26,11 +30,16 @@ const LONG: Duration = Duration::from_secs(30);
 
 /// A cluster of so many members, or `None` if this machine has no etcd.
 fn cluster(members: usize) -> Option<(tempfile::TempDir, Etcd)> {
+    cluster_with(members, &[])
+}
+
+/// The same, each member with these options beside.
+fn cluster_with(members: usize, options: &[&str]) -> Option<(tempfile::TempDir, Etcd)> {
     if must_skip(Version::System.lacks()) {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let etcd = Etcd::start_with(folder.path(), Version::System, members, &[]);
+    let etcd = Etcd::start_with(folder.path(), Version::System, members, options);
     Some((folder, etcd))
 }
 

@@ -50,6 +50,14 @@ async fn the_leader_that_we_talk_to_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_leader_that_we_talk_to_is_killed_and_comes_back() {
+    holds_and_waits(Etcd::leader, |etcd, leader| {
+        etcd.members[leader].restart();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_follower_that_we_talk_to_is_killed_and_comes_back() {
     let follower = |etcd: &Etcd| (etcd.leader() + 1) % 3;
     holds_and_waits(follower, |etcd, follower| {
@@ -68,6 +76,40 @@ async fn the_follower_that_we_talk_to_stands_still() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_stands_still() {
     holds_and_waits(Etcd::leader, |etcd, leader| etcd.members[leader].stop()).await;
+}
+
+/// A leader that stood still for longer than a lease lasts takes the leases for
+/// over when it goes on, and some versions end them then. A hold may be lost by
+/// that; it is told, and the tokens are in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_stands_still_and_goes_on() {
+    let Some((_folder, etcd)) = cluster(3) else {
+        return;
+    };
+    let leader = etcd.leader();
+    let url = url_from(&etcd, (leader + 1) % 3);
+    let (one, other) = (session(&url, "ttl=3s").await, session(&url, "ttl=3s").await);
+    let guard = lock(&one, "ledger").await;
+    let waiting = wait_for_lock(&other, "ledger");
+    queue_of(&inspector(&url).await, "ledger", 2).await;
+    etcd.members[leader].stop();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(5) {
+        guard.check().unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    etcd.members[leader].resume();
+    let told = tokio::time::timeout(Duration::from_secs(4), guard.lost()).await;
+    match told {
+        Ok(lost) => assert_eq!(lost, Lost::Gone),
+        Err(_) => assert!(!waiting.is_finished(), "two have it"),
+    }
+    let token = guard.token();
+    // It may be lost.
+    let _ = guard.release().await;
+    let next = waiting.await.unwrap();
+    assert!(next.token() > token);
+    next.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold::Lost;
 
+use super::etcd::wait_for;
 use super::{Etcd, cluster, inspector, lock, lost, queue_of, session, wait_for_lock};
 
 fn keys(etcd: &Etcd, prefix: &str) -> Vec<String> {
@@ -12,18 +13,76 @@ fn keys(etcd: &Etcd, prefix: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
+/// Ends the lease that a claim's key is on.
+fn revoke(etcd: &Etcd, key: &str) {
+    let lease = key.rsplit('/').next().unwrap();
+    etcd.ctl(&["lease", "revoke", lease]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_was_revoked_by_hand_is_lost() {
     let Some((_folder, etcd)) = cluster(1) else {
         return;
     };
-    let one = session(&etcd.url(), "ttl=6s").await;
+    // The next renewal is twenty minutes away: the store tells.
+    let one = session(&etcd.url(), "ttl=1h").await;
     let guard = lock(&one, "ledger").await;
-    let key = keys(&etcd, "ledger/").remove(0);
-    let lease = key.rsplit('/').next().unwrap();
-    etcd.ctl(&["lease", "revoke", lease]);
+    revoke(&etcd, &keys(&etcd, "ledger/")[0]);
     assert_eq!(lost(&guard).await, Lost::Gone);
     // The session has a new lease.
+    let again = lock(&one, "ledger").await;
+    assert!(again.token() > guard.token());
+}
+
+/// Without a claim there is no inbox: the keep-alive says it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_lease_was_revoked_before_its_first_claim_gets_a_new_one() {
+    let Some((_folder, etcd)) = cluster(1) else {
+        return;
+    };
+    let one = session(&etcd.url(), "ttl=1h").await;
+    let leases = etcd.ctl(&["lease", "list"]);
+    etcd.ctl(&["lease", "revoke", leases.lines().last().unwrap()]);
+    let guard = lock(&one, "ledger").await;
+    let key = keys(&etcd, "ledger/").remove(0);
+    assert!(!leases.contains(key.rsplit('/').next().unwrap()));
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_lease_was_revoked_queues_again_on_a_new_one() {
+    let Some((_folder, etcd)) = cluster(1) else {
+        return;
+    };
+    let (one, other) = (
+        session(&etcd.url(), "ttl=1h").await,
+        session(&etcd.url(), "ttl=1h").await,
+    );
+    let guard = lock(&one, "ledger").await;
+    let holder = keys(&etcd, "ledger/").remove(0);
+    let waiting = wait_for_lock(&other, "ledger");
+    let inspector = inspector(&etcd.url()).await;
+    queue_of(&inspector, "ledger", 2).await;
+    let waiter = |keys: Vec<String>| keys.into_iter().find(|key| *key != holder);
+    let before = waiter(keys(&etcd, "ledger/")).unwrap();
+    revoke(&etcd, &before);
+    wait_for("another place in the queue", || {
+        waiter(keys(&etcd, "ledger/")).filter(|key| *key != before)
+    });
+    assert!(!waiting.is_finished());
+    guard.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inbox_that_was_deleted_by_hand_costs_the_lease_and_nothing_else() {
+    let Some((_folder, etcd)) = cluster(1) else {
+        return;
+    };
+    let one = session(&etcd.url(), "ttl=1h").await;
+    let guard = lock(&one, "ledger").await;
+    etcd.ctl(&["del", "leasehold/inbox/", "--prefix"]);
+    assert_eq!(lost(&guard).await, Lost::Gone);
     let again = lock(&one, "ledger").await;
     assert!(again.token() > guard.token());
 }

@@ -160,6 +160,49 @@ impl Etcd {
         self.ctl(&["del", "", "--from-key"]);
     }
 
+    /// Starts one more member that only listens to the others.
+    pub(crate) fn add_learner(&self, folder: &Path) -> Member {
+        let (port, peer) = (free_port(), free_port());
+        let peer = format!("http://127.0.0.1:{peer}");
+        let name = "learner";
+        let added = self.ctl(&[
+            "member",
+            "add",
+            name,
+            "--learner",
+            &format!("--peer-urls={peer}"),
+        ]);
+        let peers = added.lines().find_map(|line| {
+            let peers = line.strip_prefix("ETCD_INITIAL_CLUSTER=")?;
+            Some(peers.trim_matches('"').to_owned())
+        });
+        let client = format!("http://127.0.0.1:{port}");
+        let arguments = vec![
+            format!("--name={name}"),
+            format!("--data-dir={}", folder.join(name).display()),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster={}", peers.expect("etcdctl names all")),
+            "--initial-cluster-state=existing".to_owned(),
+            "--log-level=error".to_owned(),
+            format!("--listen-metrics-urls=http://127.0.0.1:{}", port + 10_000),
+        ];
+        let start = Start {
+            program: self.members[0].start.program.clone(),
+            port,
+            scheme: "http",
+            arguments,
+        };
+        let learner = start.run();
+        wait_for("a learner with a leader", || {
+            let metrics = learner.get("/metrics")?;
+            metrics.contains("etcd_server_has_leader 1").then_some(())
+        });
+        learner
+    }
+
     /// Which member leads, as a living one says.
     pub(crate) fn leader(&self) -> usize {
         wait_for("a leader", || {
@@ -283,8 +326,22 @@ impl Member {
     }
 
     fn says_it_leads(&self) -> bool {
-        let metrics = self.get("/metrics").unwrap_or_default();
-        metrics.contains("etcd_server_is_leader 1")
+        self.metrics().contains("etcd_server_is_leader 1")
+    }
+
+    /// How often this method was called, well or badly, as the server counts.
+    pub(crate) fn calls(&self, method: &str) -> u64 {
+        let metrics = self.metrics();
+        let method = format!("grpc_method=\"{method}\"");
+        let lines = metrics
+            .lines()
+            .filter(|line| line.starts_with("grpc_server_handled_total") && line.contains(&method));
+        let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        counts.sum()
+    }
+
+    fn metrics(&self) -> String {
+        self.get("/metrics").unwrap_or_default()
     }
 
     /// What the server says of itself, over plain HTTP.

@@ -1,5 +1,7 @@
-//! `leasehold bench --url etcd://…`: ours and the barest lock through the same
-//! client, in turns over a cluster that somebody else started.
+//! `leasehold bench --url etcd://…`: ours, the barest lock through the same
+//! client, and Go's client, in turns over a cluster that somebody else started.
+
+mod peers;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,9 +13,12 @@ use crate::exit::Failure;
 use super::report::{Goal, Report, median, micros, quantile};
 use super::slice::{Slice, evenness};
 use super::{Setting, contend, startup};
+use peers::Go;
 
 /// How many rounds the contenders take turns for.
 const ROUNDS: u32 = 15;
+/// How many turns sessions on one name take: a lock goes round in each.
+const TURNS: u32 = 5;
 const TASKS: usize = 64;
 const SESSIONS: usize = 16;
 
@@ -46,6 +51,7 @@ pub(crate) async fn bench(
         contend::processes(setting, report).await?;
     }
     if wanted("run") {
+        peers::commands(setting, report)?;
         startup::startup(setting, scratch, report)?;
     }
     Ok(())
@@ -74,17 +80,30 @@ async fn floor(bare: &Arc<BareEtcd>, tasks: usize, time: Duration) -> Result<Sli
     .await
 }
 
+/// The medians of what a peer reached and of how we compare.
+fn medians(beside: Vec<(f64, f64)>) -> Option<(f64, f64)> {
+    let (mut theirs, mut ratios): (Vec<_>, Vec<_>) = beside.into_iter().unzip();
+    (!theirs.is_empty()).then(|| (median(&mut theirs), median(&mut ratios)))
+}
+
 async fn one_task(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
     let part = "one task";
     let session = leasehold::connect(&setting.url).await?;
     let bare = Arc::new(leasehold::bare_etcd(&setting.url).await?);
     let mutexes: Arc<[Mutex]> = [session.mutex("leasehold-bench/one")].into();
-    let time = turn(setting, 2);
+    let go = Go::start(setting, part, report)?;
+    let time = turn(setting, 3);
     let (mut mine, mut raw, mut ratios) = (vec![], vec![], vec![]);
+    let mut beside_go = vec![];
     for _ in 0..ROUNDS {
         let mut ours = ours(&mutexes, time).await?;
         let mut bare = floor(&bare, 1, time).await?;
         ratios.push(ours.p50() / bare.p50());
+        if let Some(go) = &go
+            && let Some(reached) = go.slice(true, 1, time).await
+        {
+            beside_go.push((reached.p50, ours.p50() / reached.p50));
+        }
         mine.append(&mut ours.samples);
         raw.append(&mut bare.samples);
     }
@@ -95,7 +114,12 @@ async fn one_task(setting: &Setting, report: &mut Report) -> Result<(), Failure>
     figure("lock + unlock, p99", p99, "us", Goal::None)?;
     figure("raw floor, p50", median(&mut raw), "us", Goal::None)?;
     let ratio = median(&mut ratios);
-    figure("p50 against the raw floor", ratio, "x", Goal::AtMost(1.15))
+    figure("p50 against the raw floor", ratio, "x", Goal::AtMost(1.15))?;
+    if let Some((theirs, ratio)) = medians(beside_go) {
+        figure("Go's client, p50", theirs, "us", Goal::None)?;
+        figure("p50 against Go's client", ratio, "x", Goal::AtMost(1.0))?;
+    }
+    Ok(())
 }
 
 async fn many_names(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
@@ -131,13 +155,38 @@ async fn one_name(setting: &Setting, report: &mut Report) -> Result<(), Failure>
         mutexes.push(session.mutex("leasehold-bench/hot"));
         sessions.push(session);
     }
-    let slice = ours(&mutexes.into(), setting.time).await?;
+    let go = Go::start(setting, part, report)?;
+    let (mutexes, time) = (mutexes.into(), setting.time / TURNS);
+    let (mut rates, mut grants, mut beside_go) = (vec![], vec![0; SESSIONS], vec![]);
+    for _ in 0..TURNS {
+        let slice = ours(&mutexes, time).await?;
+        rates.push(slice.rate());
+        for (all, more) in grants.iter_mut().zip(&slice.grants) {
+            *all += more;
+        }
+        if let Some(go) = &go
+            && let Some(reached) = go.slice(true, SESSIONS, time).await
+        {
+            beside_go.push((reached.rate, slice.rate() / reached.rate));
+        }
+    }
     for session in sessions {
         session.close().await;
     }
-    let mut figure = |what, value, unit| report.figure(part, what, value, unit, Goal::None);
-    figure("cycles, all sessions", slice.rate(), "1/s")?;
-    figure("least served against most", evenness(&slice.grants), "x")
+    let mut figure = |what, value, unit, goal| report.figure(part, what, value, unit, goal);
+    figure(
+        "cycles, all sessions",
+        median(&mut rates),
+        "1/s",
+        Goal::None,
+    )?;
+    let even = evenness(&grants);
+    figure("least served against most", even, "x", Goal::None)?;
+    if let Some((theirs, ratio)) = medians(beside_go) {
+        figure("Go's client", theirs, "1/s", Goal::None)?;
+        figure("speed against Go's client", ratio, "x", Goal::AtLeast(1.0))?;
+    }
+    Ok(())
 }
 
 /// A try and a wait that is given up, behind so many others.
