@@ -9,6 +9,8 @@ mod file;
 #[cfg(feature = "http")]
 mod key;
 mod mark;
+#[cfg(feature = "object_store")]
+mod object;
 mod passage;
 #[cfg(feature = "redis")]
 mod redis;
@@ -22,6 +24,8 @@ pub use file::{ClaimedFile, FencedFile};
 #[cfg(feature = "http")]
 pub use key::FenceKey;
 pub use mark::{Policy, Stale, access};
+#[cfg(feature = "object_store")]
+pub use object::{ClaimedObject, FencedObject};
 pub use passage::{Ending, Passage, Turn};
 #[cfg(feature = "redis")]
 pub use redis::{ClaimedRedis, FencedRedis};
