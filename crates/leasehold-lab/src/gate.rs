@@ -165,7 +165,11 @@ impl Gate {
         for door in 0..self.doors() {
             let mark = world.disks[self.disk(door)];
             let open = seconds(world.now) + delay;
-            world.doors[usize::from(door)] = Passage::after_restart(mark, open);
+            // Whom the disk does not know, nobody has come to.
+            world.doors[usize::from(door)] = match mark {
+                Some(_) => Passage::after_restart(mark, open),
+                None => Passage::new(),
+            };
         }
         for request in &mut world.requests {
             *request = match *request {

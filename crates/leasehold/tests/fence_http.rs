@@ -27,7 +27,9 @@ struct Stage {
 fn stage() -> Stage {
     let folder = tempfile::tempdir().unwrap();
     let hour = Duration::from_secs(3600);
-    let doors = Arc::new(Doors::open(&folder.path().join("marks"), hour).unwrap());
+    let state = folder.path().join("marks");
+    Doors::create(&state).unwrap();
+    let doors = Arc::new(Doors::open(&state, hour).unwrap());
     let key = FenceKey::new(KEY).unwrap();
     let porter = Porter::new(doors.clone(), Trust::Key(key)).patience(Duration::from_millis(300));
     Stage {

@@ -1,6 +1,8 @@
 //! One request and its answer, through the gate.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Either, Full, channel};
@@ -9,14 +11,16 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use leasehold::fence::Ending;
 use leasehold::http::{Pass, Porter, SIGNATURE};
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
+use super::upload::Upload;
 use crate::exit::Failure;
 
 /// An answer up to this size is taken in before it is passed on: then the
@@ -43,7 +47,7 @@ const OF_THE_CONNECTION: [HeaderName; 7] = [
 pub(super) struct Upstream {
     authority: Authority,
     host: HeaderValue,
-    client: Client<HttpConnector, Incoming>,
+    client: Client<HttpConnector, Upload>,
     porter: Porter,
     drain_max: Duration,
 }
@@ -78,16 +82,18 @@ impl Upstream {
             Ok(pass) => pass,
             Err(answer) => return answer.map(|text| Either::Left(text.into())),
         };
-        if let Err(error) = self.readdress(&mut parts, peer) {
+        let is_chunked = body.size_hint().exact().is_none();
+        if let Err(error) = self.readdress(&mut parts, peer, is_chunked) {
             pass.end(Ending::NotSent);
             return problem(StatusCode::BAD_REQUEST, "not a request", &error.to_string());
         }
-        let request = Request::from_parts(parts, body);
-        let sent = self.client.request(request);
+        let (body, upload) = Upload::watched(body);
+        let sent = self.client.request(Request::from_parts(parts, body));
+        let until = Instant::now() + self.drain_max;
         let (answer, answered) = oneshot::channel();
         // A task of its own: the request is seen to its end also if the client
         // goes away.
-        tokio::spawn(see_through(sent, pass, answer, self.drain_max));
+        tokio::spawn(see_through(sent, upload, pass, answer, until));
         let lost = |_| {
             let why = "the request broke off inside the gate";
             problem(StatusCode::BAD_GATEWAY, "no answer", why)
@@ -96,7 +102,12 @@ impl Upstream {
     }
 
     /// Turns a request to us into one to the service.
-    fn readdress(&self, parts: &mut Parts, peer: SocketAddr) -> Result<(), hyper::http::Error> {
+    fn readdress(
+        &self,
+        parts: &mut Parts,
+        peer: SocketAddr,
+        is_chunked: bool,
+    ) -> Result<(), hyper::http::Error> {
         let path = parts.uri.path_and_query().cloned();
         parts.uri = Uri::builder()
             .scheme(Scheme::HTTP)
@@ -105,6 +116,11 @@ impl Upstream {
             .build()?;
         parts.version = Version::HTTP_11;
         leave_connection(&mut parts.headers);
+        if is_chunked {
+            // Else a body would be left out where none is usual, as with GET.
+            let chunked = HeaderValue::from_static("chunked");
+            parts.headers.insert(header::TRANSFER_ENCODING, chunked);
+        }
         // Whoever can read it could show it again.
         parts.headers.remove(SIGNATURE);
         let host = parts.headers.insert(header::HOST, self.host.clone());
@@ -119,21 +135,21 @@ impl Upstream {
 
 /// Waits for the answer and says at the door how the request ended.
 async fn see_through(
-    sent: hyper_util::client::legacy::ResponseFuture,
+    sent: ResponseFuture,
+    upload: Arc<AtomicBool>,
     pass: Pass,
     answer: oneshot::Sender<Answer>,
-    drain_max: Duration,
+    until: Instant,
 ) {
-    let response = match tokio::time::timeout(drain_max, sent).await {
+    let response = match tokio::time::timeout_at(until, sent).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             let is_sent = !error.is_connect();
-            let ending = if is_sent {
+            pass.end(if is_sent {
                 Ending::Unknown
             } else {
                 Ending::NotSent
-            };
-            pass.end(ending);
+            });
             let why = chain(&error);
             _ = answer.send(problem(StatusCode::BAD_GATEWAY, "no answer", &why));
             return;
@@ -146,41 +162,99 @@ async fn see_through(
         }
     };
     let (mut parts, body) = response.into_parts();
+    let ending = Arrival {
+        upload,
+        is_final: is_final(&parts, &body),
+    };
     leave_connection(&mut parts.headers);
     let size = body.size_hint().exact();
     if size.is_some_and(|size| size <= SMALL) {
-        let collected = tokio::time::timeout(drain_max, body.collect()).await;
-        let Ok(Ok(collected)) = collected else {
+        let Ok(Ok(collected)) = tokio::time::timeout_at(until, body.collect()).await else {
             pass.end(Ending::Unknown);
             let why = "the answer broke off";
             _ = answer.send(problem(StatusCode::BAD_GATEWAY, "no answer", why));
             return;
         };
-        pass.end(Ending::Answered);
+        pass.end(ending.now());
         let body = Either::Left(Full::new(collected.to_bytes()));
         _ = answer.send(Response::from_parts(parts, body));
         return;
     }
     let (sender, channel) = channel::Channel::new(PARTS);
     _ = answer.send(Response::from_parts(parts, Either::Right(channel)));
-    stream(body, sender, pass).await;
+    stream(body, sender, pass, &ending, until).await;
+}
+
+/// What an answer that came to its end says about the request.
+struct Arrival {
+    /// Whether the service has been sent the whole request.
+    upload: Arc<AtomicBool>,
+    is_final: bool,
+}
+
+impl Arrival {
+    fn now(&self) -> Ending {
+        // Who answers early may still act on what comes then.
+        if self.is_final && self.upload.load(Ordering::Acquire) {
+            return Ending::Answered;
+        }
+        Ending::Unknown
+    }
+}
+
+/// Whether the end of this answer is the end of the work: not if another proxy
+/// has given up on the service, and not if an answer that broke off would look
+/// the same.
+fn is_final(parts: &hyper::http::response::Parts, body: &Incoming) -> bool {
+    let has_given_up = [StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT];
+    let has_end =
+        body.size_hint().exact().is_some() || parts.headers.contains_key(header::TRANSFER_ENCODING);
+    has_end && !has_given_up.contains(&parts.status)
 }
 
 /// Passes a long answer on, part by part. It is read to its end also if nobody
-/// wants it any more.
-async fn stream(mut body: Incoming, mut sender: channel::Sender<Bytes, hyper::Error>, pass: Pass) {
-    let mut is_wanted = true;
-    while let Some(frame) = body.frame().await {
-        match frame {
-            Ok(frame) => is_wanted = is_wanted && sender.send(frame).await.is_ok(),
-            Err(error) => {
-                sender.abort(error);
+/// wants it any more. A client that does not read keeps others waiting for
+/// `drain_max` and no longer: nothing acts after that.
+async fn stream(
+    mut body: Incoming,
+    mut sender: channel::Sender<Bytes, hyper::Error>,
+    pass: Pass,
+    ending: &Arrival,
+    until: Instant,
+) {
+    let passed = {
+        let mut passing = std::pin::pin!(pass_on(&mut body, &mut sender));
+        match tokio::time::timeout_at(until, &mut passing).await {
+            Ok(passed) => {
+                let is_whole = passed.is_ok();
+                pass.end(if is_whole {
+                    ending.now()
+                } else {
+                    Ending::Unknown
+                });
+                passed
+            }
+            Err(_) => {
                 pass.end(Ending::Unknown);
-                return;
+                passing.await
             }
         }
+    };
+    if let Err(error) = passed {
+        sender.abort(error);
     }
-    pass.end(Ending::Answered);
+}
+
+async fn pass_on(
+    body: &mut Incoming,
+    sender: &mut channel::Sender<Bytes, hyper::Error>,
+) -> Result<(), hyper::Error> {
+    let mut is_wanted = true;
+    while let Some(frame) = body.frame().await {
+        let frame = frame?;
+        is_wanted = is_wanted && sender.send(frame).await.is_ok();
+    }
+    Ok(())
 }
 
 /// Takes out what is about the connection that it came by.

@@ -3,6 +3,7 @@
 
 mod exchange;
 mod resource;
+mod upload;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,8 +39,9 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 /// its path (--resource) or by a header (Leasehold-Resource). Requests of a
 /// newer holder wait until those of older ones are answered; older ones are
 /// refused with 409 from then on. A request whose answer nobody saw counts as
-/// under way for --drain-max, which must be longer than the service ever works
-/// on a request. After a restart nobody passes for that long.
+/// under way for --drain-max, which must be longer than a request ever takes in
+/// the service, its queues included. After a restart nobody passes for that long
+/// to a resource that the gate knows.
 ///
 /// A fence is believed if it is signed (--key; `leasehold fence headers` signs)
 /// or, without a key, if the store says at its first sight that the lock of the
@@ -54,14 +56,17 @@ pub(crate) struct GateArgs {
     /// The service, such as http://127.0.0.1:9000
     #[arg(long, value_name = "URL", value_parser = upstream)]
     upstream: Uri,
-    /// Where to keep the marks: a file that only one gate may use
+    /// Where the marks are kept: a file that only one gate may use
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
-    /// No request acts for longer than this after it reached the service
-    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = leasehold::parse_duration)]
+    /// Create the file, for the first time; there must be none
+    #[arg(long)]
+    new_state: bool,
+    /// No request acts for longer than this after it was sent to the service
+    #[arg(long, value_name = "DUR", default_value = "30s", value_parser = bounded)]
     drain_max: Duration,
     /// How long a request waits for older ones before it gets 503 [default: twice --drain-max]
-    #[arg(long, value_name = "DUR", value_parser = leasehold::parse_duration)]
+    #[arg(long, value_name = "DUR", value_parser = bounded)]
     patience: Option<Duration>,
     /// The resource in a path, such as /accounts/{id}/{*rest}, which makes
     /// accounts/17 of /accounts/17/balance; may be given several times
@@ -73,6 +78,15 @@ pub(crate) struct GateArgs {
     /// Ask the store (--url) whether the lock is held under the fence
     #[arg(long)]
     confirm: bool,
+}
+
+fn bounded(text: &str) -> Result<Duration, String> {
+    let duration = leasehold::parse_duration(text)?;
+    let longest = Duration::from_secs(24 * 60 * 60);
+    if duration.is_zero() || duration > longest {
+        return Err("allowed is 1ns to 1day".into());
+    }
+    Ok(duration)
 }
 
 fn upstream(text: &str) -> Result<Uri, String> {
@@ -106,11 +120,19 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
         Some(key) => Trust::Key(FenceKey::from_file(key)?),
         None => Trust::Store(leasehold::inspect(&store::url(common)?).await?),
     };
+    if args.new_state {
+        Doors::create(&args.state)?;
+    } else if !args.state.exists() {
+        let state = args.state.display();
+        let why = format!("there is no state {state}: if it was never there, add --new-state once");
+        return Err(Failure::new(exit::CONFIG, why));
+    }
     let doors = Arc::new(Doors::open(&args.state, args.drain_max)?);
     let patience = args.patience.unwrap_or(args.drain_max * 2);
-    let porter = Porter::new(doors.clone(), trust)
-        .resource(move |parts| resources.of(parts.uri.path()))
-        .patience(patience);
+    let mut porter = Porter::new(doors, trust).patience(patience);
+    if !args.resource.is_empty() {
+        porter = porter.resource(move |parts| resources.of(parts.uri.path()));
+    }
     let upstream = Arc::new(Upstream::new(&args.upstream, porter, args.drain_max)?);
     let mut signals = Signals::catch()?;
     let listener = TcpListener::bind(args.listen).await;

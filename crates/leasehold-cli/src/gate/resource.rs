@@ -20,6 +20,11 @@ impl Resources {
             let inserted = router.insert(pattern, pattern.clone());
             inserted.map_err(|error| format!("`{pattern}`: {error}"))?;
         }
+        // The rest may be nothing. Another pattern may say so already.
+        for (whole, _) in patterns.iter().filter_map(|it| it.split_once("/{*")) {
+            _ = router.insert(whole, whole.to_owned());
+            _ = router.insert(format!("{whole}/"), whole.to_owned());
+        }
         let router = Arc::new(router);
         Ok(Self { router })
     }
@@ -36,11 +41,17 @@ impl Resources {
             return None;
         }
         let matched = self.router.at(&path).ok()?;
-        let mut resource = matched.value.clone();
-        for (name, value) in matched.params.iter() {
-            resource = resource.replace(&format!("{{*{name}}}"), "");
-            resource = resource.replace(&format!("{{{name}}}"), value);
+        let mut resource = String::new();
+        let mut rest = &**matched.value;
+        while let Some((text, part)) = rest.split_once('{') {
+            let (name, after) = part.split_once('}')?;
+            resource.push_str(text);
+            if !name.starts_with('*') {
+                resource.push_str(matched.params.get(name)?);
+            }
+            rest = after;
         }
+        resource.push_str(rest);
         Some(resource.trim_matches('/').to_owned())
     }
 }
@@ -50,7 +61,7 @@ mod tests {
     use super::*;
 
     fn of(path: &str) -> Option<String> {
-        let patterns = ["/accounts/{id}", "/accounts/{id}/{*rest}", "/printer"];
+        let patterns = ["/accounts/{id}/{*rest}", "/printer", "/a/{x}/{y}"];
         Resources::new(&patterns.map(str::to_owned))
             .unwrap()
             .of(path)
@@ -58,10 +69,16 @@ mod tests {
 
     #[test]
     fn a_path_and_all_that_is_below_it_are_one_resource() {
-        for path in ["/accounts/17", "/accounts/17/balance", "/accounts/17/a/b"] {
+        for path in [
+            "/accounts/17",
+            "/accounts/17/",
+            "/accounts/17/a",
+            "/accounts/17/a/b",
+        ] {
             assert_eq!(of(path).as_deref(), Some("accounts/17"), "{path}");
         }
         assert_eq!(of("/printer").as_deref(), Some("printer"));
+        assert_eq!(of("/a/{y}/7").as_deref(), Some("a/{y}/7"));
         assert_eq!(of("/other"), None);
     }
 

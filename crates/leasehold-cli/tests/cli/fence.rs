@@ -123,6 +123,45 @@ fn two_names_of_a_file_have_one_mark() {
 }
 
 #[test]
+fn what_lies_beside_the_file_is_left_alone() {
+    let world = World::new();
+    for name in ["ledger.new", "ledger.fence.new"] {
+        fs::write(world.path(name), "mine").unwrap();
+    }
+    assert_eq!(fence(&world, LOW, &["ledger", "echo", "new"]).code, 0);
+    assert_eq!(
+        fence(&world, LOW, &["-a", "ledger", "echo", "more"]).code,
+        0
+    );
+    for name in ["ledger.new", "ledger.fence.new"] {
+        assert_eq!(content(&world, name), "mine");
+    }
+    let names = fs::read_dir(world.path("")).unwrap().count();
+    assert_eq!(names, 4, "nothing else is left behind");
+}
+
+#[test]
+fn whoever_may_write_the_file_may_raise_its_mark() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let world = World::new();
+    fs::write(world.path("ledger"), "").unwrap();
+    fs::set_permissions(world.path("ledger"), fs::Permissions::from_mode(0o660)).unwrap();
+    // Only root can try what happens to another's file.
+    let is_root = std::os::unix::fs::chown(world.path("ledger"), Some(65534), Some(65534)).is_ok();
+    for arguments in [
+        &["ledger", "echo", "new"][..],
+        &["-a", "ledger", "echo", "more"],
+    ] {
+        assert_eq!(fence(&world, LOW, arguments).code, 0);
+        for name in ["ledger", "ledger.fence"] {
+            let metadata = fs::metadata(world.path(name)).unwrap();
+            assert_eq!(metadata.mode() & 0o777, 0o660, "{name}");
+            assert!(!is_root || metadata.uid() == 65534, "{name}");
+        }
+    }
+}
+
+#[test]
 fn many_processes_count_exactly() {
     let world = World::new();
     let program = env!("CARGO_BIN_EXE_leasehold");
@@ -235,12 +274,20 @@ fn killed_at(world: &World, call: &str, number: u32, arguments: &[&str]) -> bool
     }
 }
 
+/// Says so; where nothing may be skipped, fails.
+fn lacks_strace() -> bool {
+    let is_there = Command::new("strace").arg("-V").output().is_ok();
+    let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some();
+    assert!(is_there || !must_run, "strace is missing");
+    if !is_there {
+        eprintln!("skipped: strace is missing");
+    }
+    !is_there
+}
+
 /// Kills it at each of its steps in turn, on a file that a lower holder wrote.
 fn killed_everywhere(arguments: &[&str], may_be: &[&str]) {
-    if Command::new("strace").arg("-V").output().is_err() {
-        let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some();
-        assert!(!must_run, "strace is missing");
-        eprintln!("skipped: strace is missing");
+    if lacks_strace() {
         return;
     }
     let mut kills = 0;
@@ -271,6 +318,47 @@ fn killed_everywhere(arguments: &[&str], may_be: &[&str]) {
         }
     }
     assert!(kills > 20, "only {kills} steps");
+}
+
+/// What goes to the disk, in order: files by the names that they are given.
+fn order_of_writes(world: &World, arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new("strace");
+    command.args(["-y", "-o", "trace", "-e", "trace=fsync,rename"]);
+    command.arg(env!("CARGO_BIN_EXE_leasehold"));
+    command.arg("fence").args(arguments);
+    command.env("LEASEHOLD_FENCE", HIGH);
+    command.current_dir(world.path(""));
+    assert!(command.output().unwrap().status.success());
+    let folder = world.path("").canonicalize().unwrap();
+    let trace = content(world, "trace");
+    let steps = trace.lines().filter_map(|line| {
+        let (call, rest) = line.split_once('(')?;
+        let name = rest.rsplit_once('/').map_or(rest, |(_, name)| name);
+        let file = match name {
+            _ if rest.contains(&format!("{}>", folder.display())) => "folder",
+            name if name.starts_with("ledger.fence") => "mark",
+            name if name.starts_with("ledger") => "data",
+            _ => return None,
+        };
+        Some(format!("{call} {file}"))
+    });
+    steps.collect()
+}
+
+#[test]
+fn what_is_named_is_on_the_disk_before_and_the_mark_before_the_data() {
+    if lacks_strace() {
+        return;
+    }
+    let world = World::new();
+    assert_eq!(fence(&world, LOW, &["ledger", "echo", "old"]).code, 0);
+    let mark = ["fsync mark", "rename mark", "fsync folder"];
+    let data = ["fsync data", "rename data", "fsync folder"];
+    let replacing = order_of_writes(&world, &["ledger", "echo", "new"]);
+    assert_eq!(replacing, [mark, data].concat());
+    // Announced, added, and taken back.
+    let appending = order_of_writes(&world, &["-a", "ledger", "echo", "more"]);
+    assert_eq!(appending, [&mark[..], &["fsync data"], &mark].concat());
 }
 
 #[test]

@@ -31,6 +31,16 @@ struct Door {
 }
 
 impl Doors {
+    /// Creates the file for [`open`](Self::open), for the very first time. There
+    /// must be none: one that is lost has lost the marks, and then a stale
+    /// holder could come in.
+    ///
+    /// # Errors
+    /// `Config` if there is one, `Denied`, `Unavailable`.
+    pub fn create(state: &Path) -> Result<()> {
+        Marks::create(state)
+    }
+
     /// Opens the doors of a service whose requests never act longer than
     /// `drain_max` after they reached it. The marks are kept in this file,
     /// which only one process may use. A resource that the file knows lets

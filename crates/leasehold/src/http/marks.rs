@@ -35,7 +35,31 @@ struct Raise {
 }
 
 impl Marks {
-    /// Opens the file, or creates it, and says what marks it has.
+    /// Creates a file without marks, unless there is one.
+    pub(super) fn create(path: &Path) -> Result<()> {
+        let doing = || format!("create the state {}", path.display());
+        let sound = |error| trouble(doing(), error);
+        let refuse = |why: String, kind| Err(Error::new(kind, doing(), why));
+        match std::fs::File::create_new(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                return refuse("there is one already".into(), ErrorKind::Config);
+            }
+            Err(error) => return refuse(error.to_string(), ErrorKind::Denied),
+        }
+        let create = format!(
+            "begin immediate;
+             create table marks (resource text primary key, token blob not null, holder blob not null) without rowid;
+             pragma application_id = {APPLICATION};
+             pragma user_version = {VERSION};
+             commit;"
+        );
+        open(path)
+            .and_then(|it| it.execute_batch(&create))
+            .map_err(sound)
+    }
+
+    /// Opens the file and says what marks it has.
     pub(super) fn open(path: &Path) -> Result<(Self, HashMap<String, Fence>)> {
         let doing = || format!("open the state {}", path.display());
         let connection = open(path).map_err(|error| trouble(doing(), error))?;
@@ -70,9 +94,7 @@ impl Marks {
 }
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     // Nobody else comes in until this process ends, however it ends.
     connection.pragma_update(None, "locking_mode", "exclusive")?;
@@ -93,14 +115,8 @@ fn check(connection: &Connection, doing: &dyn Fn() -> String) -> Result<()> {
         .query_row(tables, [], |row| row.get(0))
         .map_err(sound)?;
     if tables == 0 {
-        let create = format!(
-            "begin immediate;
-             create table marks (resource text primary key, token blob not null, holder blob not null) without rowid;
-             pragma application_id = {APPLICATION};
-             pragma user_version = {VERSION};
-             commit;"
-        );
-        return connection.execute_batch(&create).map_err(sound);
+        // Not taken for a new one: its marks may have been lost.
+        return refuse(damaged("it is empty"));
     }
     if number("application_id")? != APPLICATION {
         return refuse("it is an SQLite file of somebody else".into());

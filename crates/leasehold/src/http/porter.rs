@@ -10,8 +10,9 @@ use http::{HeaderValue, Response, StatusCode, header};
 use super::doors::{Doors, Pass};
 use super::headers::{FENCE, RESOURCE, SIGNATURE, Shown};
 use super::problem::Problem;
+use crate::engine::Claimant;
 use crate::error::Error;
-use crate::fence::{FenceKey, Policy};
+use crate::fence::{Fence, FenceKey, Policy};
 use crate::inspector::Inspector;
 
 type FindResource = dyn Fn(&Parts) -> Option<String> + Send + Sync;
@@ -20,10 +21,12 @@ type FindResource = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 /// all others out.
 #[derive(Debug, Clone)]
 pub enum Trust {
-    /// Holders sign their fences with this key.
+    /// Holders sign their fences with this key, for each request. Whoever has
+    /// the key is trusted with all resources.
     Key(FenceKey),
     /// At its first sight the lock of the resource's name must be held under
-    /// that fence in this store.
+    /// that fence in this store. After that the fence itself is the proof, so
+    /// nobody is told it but its holder and the service.
     Store(Inspector),
 }
 
@@ -32,7 +35,7 @@ pub enum Trust {
 pub struct Porter {
     doors: Arc<Doors>,
     trust: Trust,
-    resource: Arc<FindResource>,
+    resource: Option<Arc<FindResource>>,
     patience: Option<Duration>,
 }
 
@@ -42,19 +45,19 @@ impl Porter {
         Self {
             doors,
             trust,
-            resource: Arc::new(|_| None),
+            resource: None,
             patience: None,
         }
     }
 
-    /// Finds the resource in the request itself, as in its path; what it finds
-    /// goes before the header.
+    /// Finds the resource in the request itself, as in its path. The header is
+    /// then not needed; one that says something else is refused.
     #[must_use]
     pub fn resource(
         mut self,
         find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        self.resource = Arc::new(find);
+        self.resource = Some(Arc::new(find));
         self
     }
 
@@ -75,14 +78,14 @@ impl Porter {
     /// Nothing has gone on if this is dropped.
     pub async fn admit(&self, parts: &Parts) -> Result<Pass, Response<String>> {
         let (shown, resource) = self.read(parts).map_err(Problem::response)?;
+        self.verify(&resource, &shown).map_err(Problem::response)?;
         let mark = self.doors.mark(&resource);
         if let Err(stale) = Policy::Ordered.claim(mark, shown.fence) {
-            let error = Error::stale(stale, "pass");
-            return Err(Problem::of(&error, &resource).response());
+            return Err(self.refuse(&Error::stale(stale, "pass"), &resource));
         }
-        // A fence is looked into once: after that it is the mark.
+        // A fence is looked up once: after that it is the mark.
         if mark != Some(shown.fence) {
-            let confirmed = self.confirm(&resource, &shown).await;
+            let confirmed = self.confirm(&resource, shown.fence).await;
             confirmed.map_err(Problem::response)?;
         }
         let pass = self.doors.pass(&resource, shown.fence);
@@ -93,7 +96,14 @@ impl Porter {
             },
             None => pass.await,
         };
-        passed.map_err(|error| Problem::of(&error, &resource).response())
+        passed.map_err(|error| self.refuse(&error, &resource))
+    }
+
+    /// Why a request does not pass. Only one that is signed is told the whole
+    /// mark.
+    fn refuse(&self, error: &Error, resource: &str) -> Response<String> {
+        let is_trusted = matches!(self.trust, Trust::Key(_));
+        Problem::of(error, resource, is_trusted).response()
     }
 
     /// Who asks, and for what.
@@ -105,48 +115,60 @@ impl Porter {
             let status = StatusCode::PRECONDITION_REQUIRED;
             return Err(Problem::new(status, "no fence", why));
         };
-        let resource = (self.resource)(parts).or_else(|| shown.resource.clone());
-        match resource.filter(|resource| !resource.is_empty()) {
-            Some(resource) => Ok((shown, resource)),
-            None => {
-                let why = format!("the path names no resource, and there is no header {RESOURCE}");
-                Err(Problem::new(StatusCode::BAD_REQUEST, "no resource", why))
-            }
+        let Some(find) = &self.resource else {
+            let named = shown.resource.clone().filter(|name| !name.is_empty());
+            return named.map(|resource| (shown, resource)).ok_or_else(|| {
+                let why = format!("the header {RESOURCE} is missing");
+                Problem::new(StatusCode::BAD_REQUEST, "no resource", why)
+            });
+        };
+        // A path that is not understood must not pass under another's name.
+        let found = find(parts).filter(|name| !name.is_empty());
+        let refuse = |why| Err(Problem::new(StatusCode::BAD_REQUEST, "no resource", why));
+        match (found, &shown.resource) {
+            (None, _) => refuse("the path names no resource".to_owned()),
+            (Some(found), Some(said)) if found != *said => refuse(format!(
+                "the path names {found}, the header {RESOURCE} says {said}"
+            )),
+            (Some(found), _) => Ok((shown, found)),
         }
     }
 
-    /// Whether the fence was really given out.
-    async fn confirm(&self, resource: &str, shown: &Shown) -> Result<(), Problem> {
+    /// Whether the fence is signed, where it has to be.
+    fn verify(&self, resource: &str, shown: &Shown) -> Result<(), Problem> {
+        let Trust::Key(key) = &self.trust else {
+            return Ok(());
+        };
         let fence = shown.fence;
-        let refuse = |why| Err(Problem::new(StatusCode::FORBIDDEN, "not confirmed", why));
-        match &self.trust {
-            Trust::Key(key) => match &shown.signature {
-                Some(signature) if key.verify(resource, fence, signature) => Ok(()),
-                Some(_) => refuse(format!("{SIGNATURE} is not of {fence} for {resource}")),
-                None => refuse(format!("the header {SIGNATURE} is missing")),
-            },
-            Trust::Store(store) => {
-                let queue = match store.queue(resource).await {
-                    Ok(queue) => queue,
-                    Err(error) => return Err(Problem::of(&error, resource)),
-                };
-                let is_held = queue.claims.iter().any(|claim| {
-                    claim.is_holder
-                        && claim.token == Some(fence.token)
-                        && claim.holder == fence.holder
-                });
-                if is_held {
-                    return Ok(());
-                }
-                refuse(format!("the lock {resource} is not held under {fence}"))
-            }
+        let why = match &shown.signature {
+            Some(signature) if key.verify(resource, fence, signature) => return Ok(()),
+            Some(_) => format!("{SIGNATURE} is not of {fence} for {resource}"),
+            None => format!("the header {SIGNATURE} is missing"),
+        };
+        Err(Problem::new(StatusCode::FORBIDDEN, "not confirmed", why))
+    }
+
+    /// Whether the store knows the fence, where it is asked.
+    async fn confirm(&self, resource: &str, fence: Fence) -> Result<(), Problem> {
+        let Trust::Store(store) = &self.trust else {
+            return Ok(());
+        };
+        let queue = store.queue(resource).await;
+        let queue = queue.map_err(|error| Problem::of(&error, resource, false))?;
+        let is_it = |claim: &Claimant| {
+            claim.is_holder && claim.token == Some(fence.token) && claim.holder == fence.holder
+        };
+        if queue.claims.iter().any(is_it) {
+            return Ok(());
         }
+        let why = format!("the lock {resource} is not held under {fence}");
+        Err(Problem::new(StatusCode::FORBIDDEN, "not confirmed", why))
     }
 }
 
 /// Older requests are still under way.
 fn come_again(patience: Duration) -> Response<String> {
-    let why = "requests of an earlier holder are still under way";
+    let why = "requests of an earlier holder are still under way, or the disk is slow";
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "cannot pass yet", why);
     let mut response = problem.response();
     let seconds = HeaderValue::from(patience.as_secs().max(1));

@@ -23,26 +23,26 @@ impl Problem {
         }
     }
 
-    /// Why a request does not pass.
-    pub(super) fn of(error: &Error, resource: &str) -> Self {
-        match error.kind() {
-            ErrorKind::Stale(stale) => {
-                let mark = stale.mark.map(|mark| mark.to_string());
-                let fields = format!(
-                    ",\"resource\":{},\"shown\":\"{}\",\"mark\":\"{}\"",
-                    quoted(resource),
-                    stale.shown,
-                    mark.unwrap_or_default()
-                );
-                let problem = Self::new(StatusCode::CONFLICT, "stale fence", stale.to_string());
-                Self { fields, ..problem }
-            }
-            _ => Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "cannot pass",
-                error.to_string(),
-            ),
-        }
+    /// Why a request does not pass. The holder's part of the mark is told only
+    /// to those who have proven that they are no strangers.
+    pub(super) fn of(error: &Error, resource: &str, is_trusted: bool) -> Self {
+        let ErrorKind::Stale(stale) = error.kind() else {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Self::new(status, "cannot pass", error.to_string());
+        };
+        let mark = stale.mark.map(|mark| match is_trusted {
+            true => mark.to_string(),
+            false => mark.token.to_string(),
+        });
+        let mark = mark.unwrap_or_default();
+        let why = format!("fence {} is stale: {resource} is at {mark}", stale.shown);
+        let fields = format!(
+            ",\"resource\":{},\"shown\":\"{}\",\"mark\":\"{mark}\"",
+            quoted(resource),
+            stale.shown,
+        );
+        let problem = Self::new(StatusCode::CONFLICT, "stale fence", why);
+        Self { fields, ..problem }
     }
 
     pub(super) fn response(self) -> Response<String> {

@@ -62,9 +62,39 @@ fn a_request_that_shows_no_true_fence_never_reaches_the_service() {
         let detail = refused.json()["detail"].as_str().unwrap().to_owned();
         assert!(detail.contains(says), "{request}: {detail}");
     }
+    // A name in a header does not open a path that is not understood.
+    for path in ["/r/1/../2", "/r//1", "/r/1;x", "/elsewhere", "/r/2"] {
+        let named = head("/r/1", 7, "Leasehold-Resource: r/1\r\n")
+            .replace("/r/1 HTTP", &format!("{path} HTTP"));
+        let mut stream = gate.connect();
+        stream.write_all(named.as_bytes()).unwrap();
+        assert_eq!(answer(&mut stream).unwrap().status, 400, "{path}");
+    }
     assert_eq!(upstream.seen(), 0);
     // None of them has raised the mark.
     assert_eq!(gate.ask("/r/1", 1).status, 200);
+}
+
+#[test]
+fn whoever_knows_the_mark_but_has_no_key_does_not_pass() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &[]);
+    assert_eq!(gate.ask("/r/1", 7).status, 200);
+    let unsigned = |token| {
+        let mut stream = gate.connect();
+        let request = format!(
+            "GET /r/1 HTTP/1.1\r\nHost: x\r\nLeasehold-Fence: {}\r\n\r\n",
+            fence(token)
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        answer(&mut stream).unwrap()
+    };
+    for token in [6, 7, 8] {
+        let refused = unsigned(token);
+        assert_eq!(refused.status, 403, "{token}: {refused:?}");
+        assert!(!refused.body.contains("7-0000"), "{refused:?}");
+    }
+    assert_eq!(upstream.seen(), 1);
 }
 
 #[test]
@@ -85,10 +115,14 @@ fn a_fence_is_confirmed_by_the_store_at_its_first_sight() {
         stream.write_all(request.as_bytes()).unwrap();
         answer(&mut stream).unwrap()
     };
-    let made_up = ask("Leasehold-Fence: 99999999-0000000000000007\r\n");
+    let made_up = ask("Leasehold-Fence: 18446744073709551615-0000000000000007\r\n");
     assert_eq!(made_up.status, 403, "{made_up:?}");
     assert!(made_up.body.contains("not held under"), "{made_up:?}");
     assert_eq!(ask(&headers).status, 200);
+    // A stranger is not told the part of the mark that nobody can guess.
+    let stranger = ask("Leasehold-Fence: 1-0000000000000007\r\n");
+    assert_eq!(stranger.status, 409, "{stranger:?}");
+    assert!(!stranger.json()["mark"].as_str().unwrap().contains('-'));
     drop(holder);
     // It was true when it was seen first, and nobody newer has come.
     assert_eq!(ask(&headers).status, 200);
@@ -129,6 +163,8 @@ fn a_gate_that_cannot_start_says_why_in_one_line() {
     let gate = Gate::start(&world, &busy, &["--drain-max", "1s"]);
     let taken = gate.address.clone();
     let before = fs::read(world.path("torn")).unwrap();
+    fs::write(world.path("empty"), "").unwrap();
+    leasehold::http::Doors::create(&world.path("made")).unwrap();
     let listen = ["--listen", "127.0.0.1:0"];
     let upstream = ["--upstream", "http://127.0.0.1:9"];
     let key = ["--key", "key"];
@@ -145,6 +181,8 @@ fn a_gate_that_cannot_start_says_why_in_one_line() {
             "at least 16",
         ),
         ([listen, upstream, ["--state", "torn"], key], 78, "damaged"),
+        ([listen, upstream, ["--state", "empty"], key], 78, "damaged"),
+        ([listen, upstream, new, key], 78, "--new-state"),
         ([listen, upstream, ["--state", "text"], key], 78, "damaged"),
         (
             [listen, upstream, ["--state", "foreign"], key],
@@ -168,10 +206,14 @@ fn a_gate_that_cannot_start_says_why_in_one_line() {
         ),
         (
             [listen, upstream, ["--state", "absent/state"], key],
-            77,
-            "open",
+            78,
+            "--new-state",
         ),
-        ([["--listen", &taken], upstream, new, key], 69, "listen on"),
+        (
+            [["--listen", &taken], upstream, ["--state", "made"], key],
+            69,
+            "listen on",
+        ),
         (
             [["--listen", "nowhere"], upstream, new, key],
             64,
@@ -199,6 +241,19 @@ fn a_gate_that_cannot_start_says_why_in_one_line() {
         assert_eq!(done.code, code, "{arguments:?}: {done:?}");
         assert!(done.complaint().contains(says), "{arguments:?}: {done:?}");
     }
+    let twice = [
+        &["gate", "--new-state", "--state", "made"][..],
+        &listen,
+        &upstream,
+        &key,
+    ]
+    .concat();
+    let twice = world.run(&twice);
+    assert_eq!(twice.code, 78, "{twice:?}");
+    assert!(
+        twice.complaint().contains("there is one already"),
+        "{twice:?}"
+    );
     let untrusting = world.run(&[&["gate"], listen.as_slice(), &upstream, &new].concat());
     assert_eq!(untrusting.code, 64, "{untrusting:?}");
     assert!(

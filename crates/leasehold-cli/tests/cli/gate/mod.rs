@@ -57,7 +57,9 @@ impl Gate {
             ["--confirm", ..] => &[],
             _ => &["--key", "key"],
         };
-        let arguments = [&needed[..], &state, trust, options].concat();
+        let is_new = !world.path("state").exists();
+        let new: &[&str] = if is_new { &["--new-state"] } else { &[] };
+        let arguments = [&needed[..], &state, trust, new, options].concat();
         let mut command = world.leasehold(arguments);
         let mut running = Running::as_it_is(command.stderr(Stdio::piped()));
         let stderr = running.child().stderr.as_mut().unwrap();

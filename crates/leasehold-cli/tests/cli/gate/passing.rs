@@ -148,17 +148,55 @@ fn one_connection_serves_many_requests_and_long_answers_come_whole() {
 }
 
 #[test]
-fn a_long_answer_is_under_way_until_its_end_is_read() {
+fn a_long_answer_is_under_way_until_its_end() {
     let (world, upstream) = (World::new(), Upstream::start());
-    let gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
+    let gate = Gate::start(&world, &upstream, FOR_EVER);
+    let mut reader = gate.connect();
+    let large = head("/r/1/large/half", 7, "");
+    reader.write_all(large.as_bytes()).unwrap();
+    until("the answer", || (upstream.tokens() == [7]).then_some(()));
+    assert_eq!(gate.ask("/r/1", 8).status, 503);
+    // The client goes away; the gate reads on in its place.
+    drop(reader);
+    upstream.release();
+    until("the end of the answer", || {
+        (gate.ask("/r/1", 8).status == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_keeps_others_waiting_for_a_while_only() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(
+        &world,
+        &upstream,
+        &["--drain-max", "300ms", "--patience", "30s"],
+    );
+    let mut stopped = gate.connect();
+    // More than all buffers between us hold.
+    let endless = head("/r/1/endless", 7, "");
+    stopped.write_all(endless.as_bytes()).unwrap();
+    until("the answer", || (upstream.tokens() == [7]).then_some(()));
+    assert_eq!(gate.ask("/r/1", 8).status, 200);
+    drop(stopped);
+}
+
+#[test]
+fn a_service_that_answers_before_it_has_read_all_is_waited_for() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, FOR_EVER);
     let mut slow = gate.connect();
-    let large = head("/r/1/large", 7, "");
-    // More than all buffers between us hold: the client does not read.
-    slow.write_all(large.repeat(60).as_bytes()).unwrap();
-    until("a long answer", || (upstream.seen() >= 1).then_some(()));
-    drop(slow);
-    // The gate reads on in the client's place.
-    let newer = gate.ask("/r/1", 8);
-    assert_eq!(newer.status, 200, "{newer:?}");
-    assert!(upstream.tokens().is_sorted());
+    let begun = head("/r/1/early", 7, "Content-Length: 10\r\n");
+    slow.write_all(begun.as_bytes()).unwrap();
+    slow.write_all(b"half").unwrap();
+    assert_eq!(answer(&mut slow).unwrap().status, 200);
+    assert_eq!(gate.ask("/r/1", 8).status, 503);
+}
+
+#[test]
+fn an_answer_of_a_proxy_that_gave_up_is_no_end() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, FOR_EVER);
+    assert_eq!(gate.ask("/r/1/gave-up", 7).status, 504);
+    assert_eq!(gate.ask("/r/1", 8).status, 503);
 }

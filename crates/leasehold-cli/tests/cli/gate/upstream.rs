@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
 
 use leasehold::Fence;
 
@@ -21,7 +22,8 @@ struct State {
     acted: Vec<(String, Fence)>,
     /// Requests that have come, acted on or not.
     seen: usize,
-    /// Requests to paths with `hold` wait while this is set.
+    /// Requests to paths with `hold` wait while this is set, and answers to
+    /// those with `half` stop in the middle.
     holds: bool,
 }
 
@@ -73,6 +75,16 @@ impl Upstream {
     }
 }
 
+impl Shared {
+    /// Waits to be released.
+    fn wait(&self) {
+        let mut state = self.state.lock().unwrap();
+        while state.holds {
+            state = self.changed.wait(state).unwrap();
+        }
+    }
+}
+
 /// Answers the requests of one connection.
 fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
@@ -98,6 +110,11 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
         let mut state = shared.state.lock().unwrap();
         state.seen += 1;
         drop(state);
+        if path.contains("early") {
+            // It answers before it has read all, and goes on.
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            stream.write_all(answer.as_bytes()).ok()?;
+        }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
         if path.contains("die") {
@@ -105,15 +122,39 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
             shared.state.lock().unwrap().acted.push((path, fence?));
             return None;
         }
-        let mut state = shared.state.lock().unwrap();
-        while path.contains("hold") && state.holds {
-            state = shared.changed.wait(state).unwrap();
+        if path.contains("hold") {
+            shared.wait();
         }
+        if path.contains("slow") {
+            // At times just about nothing, at times rather long.
+            let nanos = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
+            let millis = nanos.unwrap().subsec_nanos() / 1000 % 100;
+            thread::sleep(Duration::from_millis(millis.into()));
+        }
+        let mut state = shared.state.lock().unwrap();
         state.acted.push((path.clone(), fence?));
         drop(state);
-        let size = if path.contains("large") { 300_000 } else { 2 };
+        if path.contains("early") {
+            continue;
+        }
+        if path.contains("gave-up") {
+            // A proxy that did not wait for the service.
+            let answer = "HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(answer.as_bytes()).ok()?;
+            continue;
+        }
+        let size = match () {
+            () if path.contains("endless") => 100_000_000,
+            () if path.contains("large") => 300_000,
+            () => 2,
+        };
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n");
         stream.write_all(answer.as_bytes()).ok()?;
-        stream.write_all(&vec![b'x'; size]).ok()?;
+        let content = vec![b'x'; size];
+        stream.write_all(&content[..size / 2]).ok()?;
+        if path.contains("half") {
+            shared.wait();
+        }
+        stream.write_all(&content[size / 2..]).ok()?;
     }
 }

@@ -7,34 +7,31 @@ use std::path::{Path, PathBuf};
 
 /// Puts a new file with this content into the place of one, or of none.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    put(path, content, |new| {
-        let old = match path.metadata() {
-            Ok(old) => old,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if old.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory));
-        }
-        // Only root may give a file away; whoever may not keeps it.
-        _ = fchown(new, Some(old.uid()), Some(old.gid()));
-        new.set_permissions(old.permissions())
-    })
-    .map(drop)
+    put(path, content, |new| be_like(new, path)).map(drop)
 }
 
-/// Writes a new file, gets it to the disk and gives it this name. Only one
-/// process at a time may do so for one name: what a crash left of an earlier
-/// one is overwritten.
+/// Gives a new file the owner and the mode of an old one, if there is one.
+pub(super) fn be_like(new: &File, old: &Path) -> io::Result<()> {
+    let old = match old.metadata() {
+        Ok(old) => old,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if old.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    // Only root may give a file away; whoever may not keeps it.
+    _ = fchown(new, Some(old.uid()), Some(old.gid()));
+    new.set_permissions(old.permissions())
+}
+
+/// Writes a new file, gets it to the disk and gives it this name.
 pub(super) fn put(
     path: &Path,
     content: &[u8],
     prepare: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<File> {
-    let temporary = beside(path, ".new")?;
-    let mut options = File::options();
-    let create = options.write(true).create(true).truncate(true);
-    let mut new = create.open(&temporary)?;
+    let (mut new, temporary) = temporary(path)?;
     let named = prepare(&new)
         .and_then(|()| new.write_all(content))
         .and_then(|()| new.sync_all())
@@ -47,16 +44,19 @@ pub(super) fn put(
     Ok(new)
 }
 
-/// Creates a file with this content unless there is one.
-pub(super) fn found(path: &Path, content: &[u8]) -> io::Result<()> {
+/// A new file beside this one, under a name that nobody else has. A process
+/// that is killed leaves it behind.
+fn temporary(path: &Path) -> io::Result<(File, PathBuf)> {
     let unique = format!(".{:016x}.new", crate::random::random_u64());
     let temporary = beside(path, &unique)?;
-    let mut new = File::options()
-        .write(true)
-        .create_new(true)
-        .open(&temporary)?;
-    let linked = new
-        .write_all(content)
+    Ok((File::create_new(&temporary)?, temporary))
+}
+
+/// Creates a file with this content, like another one, unless there is one.
+pub(super) fn found(path: &Path, content: &[u8], like: &Path) -> io::Result<()> {
+    let (mut new, temporary) = temporary(path)?;
+    let linked = be_like(&new, like)
+        .and_then(|()| new.write_all(content))
         .and_then(|()| new.sync_all())
         .and_then(|()| std::fs::hard_link(&temporary, path));
     _ = std::fs::remove_file(&temporary);

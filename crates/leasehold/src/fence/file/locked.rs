@@ -35,7 +35,7 @@ impl Locked {
             let mut file = match File::options().read(true).write(true).open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    disk::found(&path, Sidecar::default().text().as_bytes())?;
+                    disk::found(&path, Sidecar::default().text().as_bytes(), &data)?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -98,7 +98,9 @@ impl Locked {
         }))?;
         file.write_all(content)?;
         file.sync_all()?;
-        self.announce(None)
+        // It is there. If this fails, the next one to come finds it complete.
+        _ = self.announce(None);
+        Ok(())
     }
 
     /// Finishes or undoes an append that broke off.
@@ -123,7 +125,12 @@ impl Locked {
     /// name, so that nobody comes in between.
     fn write(&mut self, sidecar: Sidecar) -> io::Result<()> {
         let text = sidecar.text();
-        self._flocked = disk::put(&self.path, text.as_bytes(), |new| Ok(new.try_lock()?))?;
+        self._flocked = disk::put(&self.path, text.as_bytes(), |new| {
+            new.try_lock()?;
+            // Whoever may write the file must be able to raise its mark.
+            let has_data = self.data.try_exists()?;
+            disk::be_like(new, if has_data { &self.data } else { &self.path })
+        })?;
         self.sidecar = sidecar;
         Ok(())
     }
@@ -132,7 +139,8 @@ impl Locked {
 fn undo_unless_complete(file: &File, append: Append) -> io::Result<()> {
     let length = file.metadata()?.len();
     if is_complete(file, append)? {
-        return Ok(());
+        // So that what was read is also there after the next crash.
+        return file.sync_all();
     }
     if length < append.from || length > append.to {
         return Err(damaged(

@@ -23,7 +23,7 @@ use std::time::Duration;
 use locked::Locked;
 
 use super::{Fence, Policy, mark};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Effect, Error, ErrorKind, Result};
 
 /// How long to wait for another process that is just reading or writing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -167,7 +167,7 @@ impl ClaimedFile {
     pub fn replace(&mut self, content: &[u8]) -> Result<()> {
         let locked = self.enter("replace")?;
         let replaced = disk::replace(locked.data(), content);
-        replaced.map_err(|error| self.file.trouble("replace", error))
+        replaced.map_err(|error| self.broken_off("replace", error))
     }
 
     /// Adds this at the end: all of it or, after a crash, none.
@@ -177,7 +177,13 @@ impl ClaimedFile {
     pub fn append(&mut self, content: &[u8]) -> Result<()> {
         let mut locked = self.enter("append to")?;
         let appended = locked.append(content);
-        appended.map_err(|error| self.file.trouble("append to", error))
+        appended.map_err(|error| self.broken_off("append to", error))
+    }
+
+    /// A write failed, and may have been done all the same.
+    fn broken_off(&self, doing: &str, error: io::Error) -> Error {
+        let error = self.file.trouble(doing, error);
+        error.effect_is(Effect::Unknown)
     }
 
     /// Locks the file, looks at the mark and ends what broke off.
