@@ -213,11 +213,12 @@ impl Link {
             ready = self.stream.writable(), if has_unwritten => ready,
             () = self.look.notified() => Ok(()),
         };
-        let done = waited
+        let read = waited
             .and_then(|()| self.write(&mut lock(&self.state)))
             .and_then(|()| self.read(received))
-            .map_err(|error| Refusal::Broken(error.to_string()))
-            .and_then(|()| self.understand(received));
+            .map_err(|error| Refusal::Broken(error.to_string()));
+        // The last answer may come with the end of the connection.
+        let done = self.understand(received).and(read);
         if let Err(why) = done {
             self.end(why);
         }

@@ -298,14 +298,11 @@ fn must_agree(engine: &ZookeeperEngine, mine: &Mine, places: &[Place]) -> Result
     Err(conflict(engine, mine, why))
 }
 
-/// Whether a claim that does not wait would not be granted.
+/// Whether a claim that does not wait would not be granted. A follower may be
+/// behind; after a `sync` it knows of every release that was answered before.
 async fn is_claimed(engine: &ZookeeperEngine, mine: &Mine) -> Result<bool> {
-    let list = match mine.session().ask_one(children(mine, false)).await {
-        Ok(Reply::Children(list)) => list,
-        Err(Refusal::NoNode) => return Ok(false),
-        Ok(_) => return Err(fault(engine, mine, Refusal::Garbled)),
-        Err(why) => return Err(fault(engine, mine, why)),
-    };
+    let list = newest_list(mine).await;
+    let list = list.map_err(|why| fault(engine, mine, why))?;
     let mut places = places(engine, mine, &list)?;
     must_agree(engine, mine, &places)?;
     let ours = mine.prefix.rsplit('/').next().unwrap_or_default();
@@ -329,15 +326,7 @@ async fn find(engine: &ZookeeperEngine, mine: &Mine) -> Result<()> {
 /// that another connection left behind is done or refused by now, since the
 /// session has moved; what is done the `sync` makes this server know.
 async fn search(mine: &Mine) -> Result<(), Refusal> {
-    let sync = Request::Sync {
-        path: mine.parent.clone(),
-    };
-    let requests = vec![sync, children(mine, false)];
-    let [_, list] = two(mine.session().ask(requests).await?);
-    let list = match read_list(list) {
-        Err(Refusal::NoNode) => Vec::new(),
-        list => list?,
-    };
+    let list = newest_list(mine).await?;
     let start = mine.prefix.rsplit('/').next().unwrap_or_default();
     let Some(node) = list.iter().find(|node| node.starts_with(start)) else {
         mine.stands_nowhere();
@@ -357,6 +346,19 @@ async fn search(mine: &Mine) -> Result<(), Refusal> {
         Err(why) => return Err(why),
     }
     Ok(())
+}
+
+/// The queue as it is at least now.
+async fn newest_list(mine: &Mine) -> Result<Vec<String>, Refusal> {
+    let sync = Request::Sync {
+        path: mine.parent.clone(),
+    };
+    let requests = vec![sync, children(mine, false)];
+    let [_, list] = two(mine.session().ask(requests).await?);
+    match read_list(list) {
+        Err(Refusal::NoNode) => Ok(Vec::new()),
+        list => list,
+    }
 }
 
 /// Makes the nodes above the claims, in one go from the top.

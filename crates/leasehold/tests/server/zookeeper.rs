@@ -178,7 +178,7 @@ fn servers(folder: &Path, count: usize, lines: &str, options: &[&str]) -> Vec<Se
         let data = folder.join("data");
         let configuration = format!(
             "tickTime=200\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
-             admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,ruok\n\
+             admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,cons\n\
              {ensemble}{lines}\n",
             data.display()
         );
@@ -255,6 +255,12 @@ impl Server {
         lines.next().map(str::to_owned)
     }
 
+    /// Whether the session is on this server.
+    pub(crate) fn has_session(&self, session: i64) -> bool {
+        let sign = format!("sid=0x{session:x},");
+        self.says("cons").is_some_and(|said| said.contains(&sign))
+    }
+
     fn says(&self, word: &str) -> Option<String> {
         let mut stream = connect(self.port).ok()?;
         stream.write_all(word.as_bytes()).ok()?;
@@ -290,6 +296,7 @@ impl Client {
     /// Takes over a session.
     pub(crate) fn resume(port: u16, session: i64, password: &[u8]) -> std::io::Result<Self> {
         let mut stream = connect(port)?;
+        stream.set_read_timeout(Some(Duration::from_secs(15)))?;
         let mut greeting = Vec::new();
         greeting.extend(0_i32.to_be_bytes());
         greeting.extend(0_i64.to_be_bytes());
