@@ -150,6 +150,11 @@ impl Place {
             order::compare(one.sequence, other.sequence).then(one.sort.cmp(&other.sort))
         });
     }
+
+    /// Whether the numbers of these claims say in which order they were made.
+    pub(super) fn are_ordered(places: &[Self]) -> bool {
+        !places.iter().any(|place| order::is_worn(place.sequence))
+    }
 }
 
 /// The random part of a node's name, if it has one of the usual kinds.

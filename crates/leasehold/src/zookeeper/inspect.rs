@@ -258,12 +258,17 @@ impl ZookeeperEngine {
             .iter()
             .map(|place| format!("{parent}/{}", place.node));
         let data = all_data(session, paths.collect()).await?;
+        let are_ordered = Place::are_ordered(&places);
         let claims = places.into_iter().zip(data).filter_map(|(place, data)| {
             let (data, stat) = data?;
             let record = Record::of(layout, &place, &data, &stat);
             Some((place, stat, record))
         });
-        Ok(claims.collect())
+        let mut claims: Vec<_> = claims.collect();
+        if !are_ordered {
+            claims.sort_unstable_by_key(|(_, stat, _)| stat.czxid);
+        }
+        Ok(claims)
     }
 
     /// The notes on broken claims.

@@ -1,6 +1,8 @@
 //! Who was first. ZooKeeper numbers the children of a node with a counter of 32
 //! bits that wraps, so numbers are compared as serial numbers: what lies up to
-//! half the circle ahead is later. Pure.
+//! half the circle ahead is later. In truth servers do not always come around
+//! (3.8 stays at the last number); then the transactions that made the nodes
+//! have to say who was first. Pure.
 
 use std::cmp::Ordering;
 
@@ -21,6 +23,12 @@ pub(super) fn read(text: &str) -> Option<i32> {
 /// Which of two numbers was given first.
 pub(super) fn compare(one: i32, other: i32) -> Ordering {
     one.wrapping_sub(other).cmp(&0)
+}
+
+/// Whether a counter has come to its end: the server may give this number again
+/// and again from then on, so that numbers say nothing of the order.
+pub(super) fn is_worn(number: i32) -> bool {
+    number == i32::MAX || number < 0
 }
 
 #[cfg(test)]

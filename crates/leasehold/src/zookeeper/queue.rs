@@ -152,13 +152,14 @@ async fn settle(
     mut list: Vec<String>,
 ) -> Result<Standing> {
     for _ in 0..ROUNDS {
-        let seen = match judge(engine, mine, &list) {
+        let seen = match judge(engine, mine, &list).await {
             Ok(seen) => seen,
-            Err(error) => {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
                 // Nobody waits in a queue that is not for it.
                 leave(engine, mine).await?;
                 return Err(error);
             }
+            Err(error) => return Err(error),
         };
         let (watch, node, ahead) = match seen {
             Seen::Held => {
@@ -217,8 +218,8 @@ async fn watch_for(
     }
 }
 
-fn judge(engine: &ZookeeperEngine, mine: &Mine, list: &[String]) -> Result<Seen> {
-    let places = places(engine, mine, list)?;
+async fn judge(engine: &ZookeeperEngine, mine: &Mine, list: &[String]) -> Result<Seen> {
+    let places = in_order(engine, mine, list).await?;
     let own = mine.node().map(|node| node.path).unwrap_or_default();
     let is_own = |place: &Place| own.rsplit('/').next() == Some(place.node.as_str());
     let Some(at) = places.iter().position(is_own) else {
@@ -253,7 +254,32 @@ pub(super) fn as_the_rule_sees_it(places: &[Place], capacity: u32) -> Vec<rule::
     (1..).zip(places).map(claim).collect()
 }
 
-/// The claims among a lock's children, in order of arrival. Some that another
+/// The claims among a lock's children, in order of arrival.
+async fn in_order(engine: &ZookeeperEngine, mine: &Mine, list: &[String]) -> Result<Vec<Place>> {
+    let mut places = places(engine, mine, list)?;
+    if Place::are_ordered(&places) {
+        Place::sort(&mut places);
+        return Ok(places);
+    }
+    let request = |place: &Place| Request::Exists {
+        path: format!("{}/{}", mine.parent, place.node),
+        watch: false,
+    };
+    let answered = mine.session().ask(places.iter().map(request).collect());
+    let answered = answered.await.map_err(|why| fault(engine, mine, why))?;
+    let mut made = Vec::with_capacity(places.len());
+    for (place, answer) in places.into_iter().zip(answered) {
+        match answer {
+            Ok(Reply::Stat(stat)) => made.push((stat.czxid, place)),
+            Ok(_) | Err(Refusal::NoNode) => {}
+            Err(why) => return Err(fault(engine, mine, why)),
+        }
+    }
+    made.sort_unstable_by_key(|(czxid, _)| *czxid);
+    Ok(made.into_iter().map(|(_, place)| place).collect())
+}
+
+/// The claims among a lock's children, in no order. Some that another
 /// program would not see, or that would not see ours, are told of.
 fn places(engine: &ZookeeperEngine, mine: &Mine, list: &[String]) -> Result<Vec<Place>> {
     let layout = engine.config.layout;
@@ -281,7 +307,6 @@ fn places(engine: &ZookeeperEngine, mine: &Mine, list: &[String]) -> Result<Vec<
         );
         return Err(conflict(engine, mine, why));
     }
-    Place::sort(&mut places);
     Ok(places)
 }
 
@@ -303,7 +328,7 @@ fn must_agree(engine: &ZookeeperEngine, mine: &Mine, places: &[Place]) -> Result
 async fn is_claimed(engine: &ZookeeperEngine, mine: &Mine) -> Result<bool> {
     let list = newest_list(mine).await;
     let list = list.map_err(|why| fault(engine, mine, why))?;
-    let mut places = places(engine, mine, &list)?;
+    let mut places = in_order(engine, mine, &list).await?;
     must_agree(engine, mine, &places)?;
     let ours = mine.prefix.rsplit('/').next().unwrap_or_default();
     let node = format!("{ours}0000000000");

@@ -46,13 +46,18 @@ impl Pool {
 
     pub(crate) fn take(&'static self) -> Started {
         let zookeeper = self.cluster();
-        zookeeper.1.wipe();
+        let url = zookeeper.1.url();
+        // Given back also if it cannot be wiped: others wait for it.
+        let taken = Taken {
+            pool: self,
+            zookeeper: Some(zookeeper),
+        };
+        if let Some((_, zookeeper)) = &taken.zookeeper {
+            zookeeper.wipe();
+        }
         Started {
-            url: zookeeper.1.url(),
-            _server: Some(Box::new(Taken {
-                pool: self,
-                zookeeper: Some(zookeeper),
-            })),
+            url,
+            _server: Some(Box::new(taken)),
         }
     }
 

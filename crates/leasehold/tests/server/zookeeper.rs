@@ -293,18 +293,20 @@ impl Client {
         Self::resume(port, 0, &[0; 16])
     }
 
-    /// Takes over a session.
-    pub(crate) fn resume(port: u16, session: i64, password: &[u8]) -> std::io::Result<Self> {
+    /// Takes over a session and ends it, in one breath: its owner takes it back
+    /// at once.
+    pub(crate) fn end_session(port: u16, session: i64, password: &[u8]) {
+        let mut stream = connect(port).expect("the server listens");
+        let close = [1_i32.to_be_bytes(), (-11_i32).to_be_bytes()].concat();
+        let both = [greeting(session, password), bytes(&close)].concat();
+        stream.write_all(&both).expect("it takes them");
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+
+    fn resume(port: u16, session: i64, password: &[u8]) -> std::io::Result<Self> {
         let mut stream = connect(port)?;
         stream.set_read_timeout(Some(Duration::from_secs(15)))?;
-        let mut greeting = Vec::new();
-        greeting.extend(0_i32.to_be_bytes());
-        greeting.extend(0_i64.to_be_bytes());
-        greeting.extend(10_000_i32.to_be_bytes());
-        greeting.extend(session.to_be_bytes());
-        greeting.extend(bytes(password));
-        greeting.push(0);
-        stream.write_all(&bytes(&greeting))?;
+        stream.write_all(&greeting(session, password))?;
         let welcome = frame(&mut stream)?;
         let session = i64::from_be_bytes(welcome[8..16].try_into().expect("eight bytes"));
         Ok(Self {
@@ -401,6 +403,18 @@ impl Drop for Client {
         // Else the server ends the session by itself.
         let _ = self.stream.write_all(&bytes(&request));
     }
+}
+
+/// The frame that starts or resumes a session.
+fn greeting(session: i64, password: &[u8]) -> Vec<u8> {
+    let mut greeting = Vec::new();
+    greeting.extend(0_i32.to_be_bytes());
+    greeting.extend(0_i64.to_be_bytes());
+    greeting.extend(10_000_i32.to_be_bytes());
+    greeting.extend(session.to_be_bytes());
+    greeting.extend(bytes(password));
+    greeting.push(0);
+    bytes(&greeting)
 }
 
 fn bytes(bytes: &[u8]) -> Vec<u8> {

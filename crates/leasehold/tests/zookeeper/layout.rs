@@ -2,7 +2,10 @@
 
 use leasehold::{ErrorKind, Session};
 
-use super::{ensemble, inspector, lock, only_child, queue_of, session, wait_for_lock};
+use super::zookeeper::wait_for;
+use super::{
+    ensemble, ensemble_with, inspector, lock, only_child, queue_of, session, wait_for_lock,
+};
 
 /// A sequence number as Curator and kazoo read it.
 fn is_numbered(node: &str, marker: &str) -> bool {
@@ -33,11 +36,29 @@ async fn a_mutex_has_curators_nodes_and_its_token_is_the_transaction() {
     let (czxid, owner) = client.stat(&node).unwrap();
     assert_eq!(guard.token().get(), czxid.unsigned_abs());
     assert_ne!(owner, 0, "it goes with the session");
-    // Containers have an owner that no session has.
-    assert_eq!(client.stat("/jobs/nightly").unwrap().1, i64::MIN);
-    assert_eq!(client.stat("/jobs").unwrap().1, i64::MIN);
     guard.release().await.unwrap();
     assert!(client.children("/jobs/nightly").unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_cleans_up_behind_us_and_tokens_go_on_growing() {
+    let Some((_folder, zookeeper)) = ensemble_with(1, &["-Dznode.container.checkIntervalMs=100"])
+    else {
+        return;
+    };
+    let mut client = zookeeper.client();
+    let one = session(&zookeeper.url(), "ttl=5s").await;
+    let mut last = None;
+    for _ in 0..3 {
+        let guard = lock(&one, "jobs/nightly").await;
+        assert!(last < Some(guard.token()));
+        last = Some(guard.token());
+        // The counter starts again each time.
+        let node = only_child(&mut client, "/jobs/nightly");
+        assert!(node.ends_with("-0000000000"), "{node}");
+        guard.release().await.unwrap();
+        wait_for("the container to go", || client.stat("/jobs").err());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -87,9 +87,7 @@ async fn a_session_that_the_server_ends_is_told_and_followed_by_another() {
     let (_, owner) = *owners.iter().min().unwrap();
     // Whoever has number and password has the session, and may end it.
     let port = zookeeper.servers[0].port;
-    let mut thief = Client::resume(port, owner, &password_of(owner)).unwrap();
-    assert_eq!(thief.session, owner);
-    thief.close();
+    Client::end_session(port, owner, &password_of(owner));
     assert_eq!(lost(&guard).await, Lost::Gone);
     let next = waiting.await.unwrap();
     assert!(next.token() > guard.token());
