@@ -163,7 +163,13 @@ impl Mine {
         let mut state = lock(&self.state);
         state.is_leaving = true;
         let waits_for = state.waits_for.take();
+        let watched = state.node.as_ref().filter(|_| state.watched_over > 0);
+        let watched = watched.map(|node| node.path.clone());
         drop(state);
+        // What we do ourselves is no news.
+        if let Some(path) = watched {
+            self.session().events.forget(&path, &self.open.news);
+        }
         if let Some(path) = waits_for {
             self.session().events.forget(&path, &self.bell);
         }

@@ -43,7 +43,7 @@ impl Looking {
         // Long enough for a look at a large store.
         let timeout = engine.facts.shortest.max(Duration::from_secs(10));
         let session = Session::open(&engine.config, timeout).await?;
-        Ok(Self::Own(session))
+        Ok(Self::Own(session.be_patient()))
     }
 
     fn session(&self) -> &Session {
@@ -176,18 +176,26 @@ fn judge(server: &str, said: Result<Said, Refusal>) -> Finding {
     }
 }
 
-/// Looks whether the servers are new enough, whether they let us in, and what
-/// they can do.
+/// Looks whether the server is new enough, whether it lets us in, and what it
+/// can do.
 pub(super) async fn meet(config: &Arc<ZookeeperConfig>) -> Result<Facts, Refusal> {
-    let said = join_all(config.servers.iter().map(|server| words::srvr(server))).await;
-    for said in &said {
-        if matches!(said, Ok(Said::Serves { version, .. }) if !words::is_new_enough(version)) {
+    // Whoever asks for next to nothing gets the least there is.
+    let opened = Session::open(config, Duration::from_millis(1)).await;
+    let session = match opened {
+        // An old server may not even understand why it should not answer so.
+        Err(Refusal::Garbled) if is_too_old(&config.servers[0]).await => {
             return Err(Refusal::Unknown);
         }
-    }
-    let is_alone = matches!(&said[..], [Ok(Said::Serves { mode, .. })] if mode == "standalone");
-    // Whoever asks for next to nothing gets the least there is.
-    let session = Session::open(config, Duration::from_millis(1)).await?;
+        opened => opened?.be_patient(),
+    };
+    let mode = match words::srvr(session.server()).await {
+        Ok(Said::Serves { version, .. }) if !words::is_new_enough(&version) => {
+            return Err(Refusal::Unknown);
+        }
+        Ok(Said::Serves { mode, .. }) => mode,
+        Ok(_) | Err(_) => String::new(),
+    };
+    let is_alone = config.servers.len() == 1 && mode == "standalone";
     let path = match config.chroot.as_str() {
         "" => "/".to_owned(),
         chroot => chroot.to_owned(),
@@ -202,6 +210,11 @@ pub(super) async fn meet(config: &Arc<ZookeeperConfig>) -> Result<Facts, Refusal
         // The least timeout is two ticks, and followers report twice a tick.
         flush: session.timeout / 4,
     })
+}
+
+async fn is_too_old(server: &str) -> bool {
+    let said = words::srvr(server).await;
+    matches!(said, Ok(Said::Serves { version, .. }) if !words::is_new_enough(&version))
 }
 
 pub(super) fn first_fault(why: Refusal, config: &ZookeeperConfig, label: &str) -> Error {

@@ -51,8 +51,9 @@ use crate::promises::{Grade, Promises, Reach};
 
 /// How late a waiting claim looks by itself if the connection is not proven.
 const LOOK: Duration = Duration::from_millis(750);
-/// How often the server hears of us, at least.
+/// How often the server hears of us, at least: while somebody waits, and else.
 const TICK: Duration = Duration::from_millis(500);
+const IDLE_TICK: Duration = Duration::from_secs(1);
 /// How long to wait before another attempt to reach a server.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -118,15 +119,19 @@ impl ZookeeperEngine {
 
     /// Lets the server hear of us, and has it watch what we hold.
     async fn tick(&self, open: &OpenLease, link: &Link) {
-        let patience = open.session.patience();
+        let patience = open.session.patience;
         let is_late = |since| boot_time().since(since) > patience;
         if link.owes_since().is_some_and(is_late) {
             return link.end(Refusal::Broken("the server does not answer".into()));
         }
-        open.ticked(TICK.min(open.session.timeout / 12));
+        let claims = self.claims.of(open.lease.id);
+        let pause = match claims.iter().all(|mine| mine.is_held()) {
+            true => IDLE_TICK,
+            false => TICK,
+        };
+        open.ticked(pause.min(open.session.timeout / 12));
         // What becomes of it the connection notes.
         let _ = link.send(vec![Request::Ping]);
-        let claims = self.claims.of(open.lease.id);
         let paths = claims
             .iter()
             .filter_map(|mine| mine.to_be_watched(link.number));

@@ -1,7 +1,9 @@
 //! A session of ZooKeeper's: it lives on the servers, and moves from one to the
 //! next when a connection ends.
 
+use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,26 +20,31 @@ use super::{lock, words};
 use crate::clock::{Moment, boot_time};
 use crate::random::random_u64;
 
+/// How long an answer may take, at least and at most.
+const SHORTEST: Duration = Duration::from_millis(300);
+const LONGEST: Duration = Duration::from_secs(2);
+
 pub(super) type Answered = Vec<Result<Reply, Refusal>>;
 
-#[derive(Debug)]
 pub(super) struct Session {
     config: Arc<ZookeeperConfig>,
     /// What the server granted.
     pub(super) timeout: Duration,
+    /// How long an answer may take before another server is tried.
+    pub(super) patience: Duration,
     pub(super) id: i64,
     password: Vec<u8>,
     pub(super) events: Arc<Events>,
     state: Mutex<State>,
     /// One at a time makes a connection.
     making: Turn<()>,
+    /// The server that the next connection is tried with. It moves on before the
+    /// attempt: nobody may be there to see it fail.
+    next: AtomicUsize,
 }
 
-#[derive(Debug)]
 struct State {
     link: Arc<Link>,
-    /// The server that the next connection is tried with first.
-    next: usize,
     /// Up to where the servers have come, as far as we know.
     zxid: i64,
     is_over: bool,
@@ -52,29 +59,33 @@ impl Session {
         asked: Duration,
     ) -> Result<Self, Refusal> {
         let events = Arc::new(Events::default());
-        let first = usize::try_from(random_u64() >> 33).unwrap_or(0);
+        let next = AtomicUsize::new(usize::try_from(random_u64() >> 33).unwrap_or(0));
         let made = Making {
             config,
             pass: &Pass::default(),
             timeout: asked,
+            patience: LONGEST,
             zxid: 0,
             number: 1,
             events: &events,
+            next: &next,
         };
-        let (link, welcome, server, sent) = made.with_any(first).await?;
+        let (link, welcome, sent) = made.with_any().await?;
+        let timeout = millis(welcome.timeout);
         Ok(Self {
-            timeout: millis(welcome.timeout),
+            timeout,
+            patience: (timeout / 4).clamp(SHORTEST, LONGEST),
             id: welcome.pass.session,
             password: welcome.pass.password,
             events,
             state: Mutex::new(State {
                 link: Arc::new(link),
-                next: server + 1,
                 zxid: 0,
                 is_over: false,
                 proven: sent,
             }),
             making: Turn::default(),
+            next,
             config: config.clone(),
         })
     }
@@ -93,9 +104,17 @@ impl Session {
         state.proven = state.proven.max(moment);
     }
 
-    /// How long an answer may take before another server is tried.
-    pub(super) fn patience(&self) -> Duration {
-        patience(self.timeout)
+    /// For a session that is only there for the moment.
+    pub(super) fn be_patient(mut self) -> Self {
+        self.patience = LONGEST;
+        self
+    }
+
+    /// The server that it was opened with.
+    pub(super) fn server(&self) -> &str {
+        let servers = &self.config.servers;
+        let next = self.next.load(Ordering::Acquire);
+        &servers[next.wrapping_sub(1) % servers.len()]
     }
 
     /// Sends requests in one go and waits for all answers. An answer may be a
@@ -133,7 +152,7 @@ impl Session {
             }
             Ok(answered)
         };
-        match tokio::time::timeout(self.patience(), all).await {
+        match tokio::time::timeout(self.patience, all).await {
             Ok(answered) => answered,
             Err(_) => {
                 let why = Refusal::Broken("the server does not answer".into());
@@ -152,10 +171,10 @@ impl Session {
         if let Some(link) = self.living()? {
             return Ok(link);
         }
-        let (next, zxid, number) = {
+        let (zxid, number) = {
             let mut state = lock(&self.state);
             state.zxid = state.zxid.max(state.link.zxid());
-            (state.next, state.zxid, state.link.number + 1)
+            (state.zxid, state.link.number + 1)
         };
         let pass = Pass {
             session: self.id,
@@ -165,22 +184,23 @@ impl Session {
             config: &self.config,
             pass: &pass,
             timeout: self.timeout,
+            patience: self.patience,
             zxid,
             number,
             events: &self.events,
+            next: &self.next,
         };
-        match made.with_any(next).await {
+        match made.with_any().await {
             // A server that does not know the session may give us a new one.
             // Our claims are not on it.
             Ok((_, welcome, ..)) if welcome.pass.session != self.id => {
                 self.end();
                 Err(Refusal::SessionOver)
             }
-            Ok((link, _, server, sent)) => {
+            Ok((link, _, sent)) => {
                 let link = Arc::new(link);
                 let mut state = lock(&self.state);
                 state.link = link.clone();
-                state.next = server + 1;
                 // A session moves by the leader's leave.
                 state.proven = state.proven.max(sent);
                 drop(state);
@@ -191,10 +211,7 @@ impl Session {
                 self.end();
                 Err(Refusal::SessionOver)
             }
-            Err(why) => {
-                lock(&self.state).next = next + 1;
-                Err(why)
-            }
+            Err(why) => Err(why),
         }
     }
 
@@ -227,22 +244,24 @@ struct Making<'a> {
     config: &'a ZookeeperConfig,
     pass: &'a Pass,
     timeout: Duration,
+    patience: Duration,
     zxid: i64,
     number: u64,
     events: &'a Arc<Events>,
+    next: &'a AtomicUsize,
 }
 
 impl Making<'_> {
     /// Tries one server after the other.
-    async fn with_any(&self, first: usize) -> Result<(Link, Welcome, usize, Moment), Refusal> {
+    async fn with_any(&self) -> Result<(Link, Welcome, Moment), Refusal> {
         let servers = &self.config.servers;
         let mut why = Refusal::Unreachable("no server is named".into());
-        for turn in 0..servers.len() {
-            let at = (first + turn) % servers.len();
+        for _ in servers {
+            let at = self.next.fetch_add(1, Ordering::AcqRel) % servers.len();
             let sent = boot_time();
-            let met = tokio::time::timeout(patience(self.timeout), self.with(&servers[at]));
+            let met = tokio::time::timeout(self.patience, self.with(&servers[at]));
             match met.await {
-                Ok(Ok((link, welcome))) => return Ok((link, welcome, at, sent)),
+                Ok(Ok((link, welcome))) => return Ok((link, welcome, sent)),
                 Ok(Err(over @ (Refusal::SessionOver | Refusal::NotAllowed))) => return Err(over),
                 Ok(Err(other)) => why = worse(why, other),
                 Err(_) => {
@@ -293,8 +312,10 @@ fn worse(one: Refusal, other: Refusal) -> Refusal {
     }
 }
 
-fn patience(timeout: Duration) -> Duration {
-    (timeout / 4).clamp(Duration::from_millis(300), Duration::from_secs(2))
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
 }
 
 fn millis(number: i32) -> Duration {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::Lost;
 
+use super::zookeeper::wait_for;
 use super::{
     Client, ensemble, inspector, lock, lost, only_child, queue_of, session, wait_for_lock,
 };
@@ -87,7 +88,12 @@ async fn a_session_that_the_server_ends_is_told_and_followed_by_another() {
     let (_, owner) = *owners.iter().min().unwrap();
     // Whoever has number and password has the session, and may end it.
     let port = zookeeper.servers[0].port;
-    Client::end_session(port, owner, &password_of(owner));
+    // Its owner takes it back at once, perhaps before it is ended.
+    wait_for("the end of the session", || {
+        Client::end_session(port, owner, &password_of(owner));
+        let left = client.children("/ledger").unwrap();
+        (left.len() == 1).then_some(())
+    });
     assert_eq!(lost(&guard).await, Lost::Gone);
     let next = waiting.await.unwrap();
     assert!(next.token() > guard.token());
