@@ -29,10 +29,11 @@ const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How many of them are shown.
 const EVICTIONS: usize = 100;
 
-/// A session to look with: one that is there, or one for the moment.
+/// A session to look with: one that is there, or one of its own that nobody
+/// keeps. If that is over when it is needed again, there is another.
 enum Looking {
     Lease(Arc<OpenLease>),
-    Own(Session),
+    Own(Arc<Session>),
 }
 
 impl Looking {
@@ -40,10 +41,16 @@ impl Looking {
         if let Some(open) = engine.claims.any_lease() {
             return Ok(Self::Lease(open));
         }
+        let mut looking = engine.looking.lock().await;
+        if let Some(session) = looking.as_ref().filter(|session| !session.is_over()) {
+            return Ok(Self::Own(session.clone()));
+        }
         // Long enough for a look at a large store.
         let timeout = engine.facts.shortest.max(Duration::from_secs(10));
         let session = Session::open(&engine.config, timeout).await?;
-        Ok(Self::Own(session.be_patient()))
+        let session = Arc::new(session.be_patient());
+        *looking = Some(session.clone());
+        Ok(Self::Own(session))
     }
 
     fn session(&self) -> &Session {
@@ -52,24 +59,17 @@ impl Looking {
             Self::Own(session) => session,
         }
     }
-
-    async fn end(self) {
-        if let Self::Own(session) = self {
-            // If it is not heard, the servers end the session themselves.
-            let _ = session.ask_one(Request::Close).await;
-        }
-    }
 }
 
 #[async_trait]
 impl Inspect for ZookeeperEngine {
     async fn queue(&self, name: &Name) -> Result<Queue> {
-        let looked = async |session: &Session| {
-            let claims = self.claims_on(session, name).await?;
-            let broken = self.notes(session, name).await?;
-            Ok((claims, broken))
+        let seen = match self.seen(name).await {
+            Err(Refusal::SessionOver) => self.seen(name).await,
+            seen => seen,
         };
-        let (claims, mut broken) = self.look_with(format!("look at {name}"), looked).await?;
+        let fault = |why: Refusal| why.fault(format!("look at {name}"), &self.label);
+        let (claims, mut broken) = seen.map_err(fault)?;
         let capacity = claims.first().map_or(0, |(_, _, record)| record.capacity);
         let places: Vec<Place> = claims.iter().map(|(place, ..)| place.clone()).collect();
         let held = rule::holders(capacity, &queue::as_the_rule_sees_it(&places, capacity));
@@ -85,8 +85,12 @@ impl Inspect for ZookeeperEngine {
     }
 
     async fn names(&self, prefix: &str) -> Result<Vec<Name>> {
-        let listed = async |session: &Session| self.every_name(session).await;
-        let mut names = self.look_with("list the locks".into(), listed).await?;
+        let listed = match self.every_name().await {
+            Err(Refusal::SessionOver) => self.every_name().await,
+            listed => listed,
+        };
+        let fault = |why: Refusal| why.fault("list the locks", &self.label);
+        let mut names = listed.map_err(fault)?;
         names.retain(|name| name.as_str().starts_with(prefix));
         names.sort_unstable();
         Ok(names)
@@ -231,16 +235,12 @@ pub(super) fn first_fault(why: Refusal, config: &ZookeeperConfig, label: &str) -
 type Looked = (Place, Stat, Record);
 
 impl ZookeeperEngine {
-    async fn look_with<T>(
-        &self,
-        doing: String,
-        look: impl AsyncFnOnce(&Session) -> Result<T, Refusal>,
-    ) -> Result<T> {
-        let looking = Looking::with(self).await;
-        let looking = looking.map_err(|why| why.clone().fault(&*doing, &self.label))?;
-        let seen = look(looking.session()).await;
-        looking.end().await;
-        seen.map_err(|why| why.fault(doing, &self.label))
+    /// The claims on a lock and the notes on broken ones.
+    async fn seen(&self, name: &Name) -> Result<(Vec<Looked>, Vec<Broken>), Refusal> {
+        let looking = Looking::with(self).await?;
+        let claims = self.claims_on(looking.session(), name).await?;
+        let broken = self.notes(looking.session(), name).await?;
+        Ok((claims, broken))
     }
 
     /// The claims on a lock of any kind, in order.
@@ -295,7 +295,9 @@ impl ZookeeperEngine {
     }
 
     /// Walks over all nodes, level by level.
-    async fn every_name(&self, session: &Session) -> Result<Vec<Name>, Refusal> {
+    async fn every_name(&self) -> Result<Vec<Name>, Refusal> {
+        let looking = Looking::with(self).await?;
+        let session = looking.session();
         let root = self.paths.root().to_owned();
         let top = children(session, &root).await?;
         let base = root.trim_end_matches('/');
@@ -370,34 +372,44 @@ pub(super) async fn take_out(
     claim: &ClaimRef,
     broken: Option<(&str, &str)>,
 ) -> Result<Withdrawn> {
-    let taken = async |session: &Session| {
-        let claims = engine.claims_on(session, &claim.name).await?;
-        let mut claims = claims.into_iter();
-        let Some((place, stat, record)) = claims.find(|(_, _, record)| record.id == claim.id)
-        else {
-            return Ok(Withdrawn::Absent);
-        };
-        let path = format!("{}/{}", engine.paths.lock(&claim.name), place.node);
-        let mut requests = vec![Request::Delete { path }];
-        if let Some((by, reason)) = broken {
-            let folder = engine.paths.broken(&claim.name);
-            engine.make_all(session, &folder).await?;
-            forget_old(session, &folder).await?;
-            requests.push(Request::Create {
-                path: engine.paths.broken_claim(&claim.name, stat.czxid),
-                data: record::write_broken(&record, stat.czxid, by, reason),
-                mode: Mode::Persistent,
-                is_private: engine.config.user.is_some(),
-            });
-        }
-        match session.ask_one(Request::Multi(requests)).await {
-            Ok(_) => Ok(Withdrawn::Removed),
-            Err(Refusal::NoNode) => Ok(Withdrawn::Absent),
-            Err(why) => Err(why),
-        }
+    let taken = match take(engine, claim, broken).await {
+        // Nothing was done over it, and the next one is new.
+        Err(Refusal::SessionOver) => take(engine, claim, broken).await,
+        taken => taken,
     };
-    let doing = format!("withdraw {}", claim.name);
-    engine.look_with(doing, taken).await
+    taken.map_err(|why| why.fault(format!("withdraw {}", claim.name), &engine.label))
+}
+
+async fn take(
+    engine: &ZookeeperEngine,
+    claim: &ClaimRef,
+    broken: Option<(&str, &str)>,
+) -> Result<Withdrawn, Refusal> {
+    let looking = Looking::with(engine).await?;
+    let session = looking.session();
+    let claims = engine.claims_on(session, &claim.name).await?;
+    let mut claims = claims.into_iter();
+    let Some((place, stat, record)) = claims.find(|(_, _, record)| record.id == claim.id) else {
+        return Ok(Withdrawn::Absent);
+    };
+    let path = format!("{}/{}", engine.paths.lock(&claim.name), place.node);
+    let mut requests = vec![Request::Delete { path }];
+    if let Some((by, reason)) = broken {
+        let folder = engine.paths.broken(&claim.name);
+        engine.make_all(session, &folder).await?;
+        forget_old(session, &folder).await?;
+        requests.push(Request::Create {
+            path: engine.paths.broken_claim(&claim.name, stat.czxid),
+            data: record::write_broken(&record, stat.czxid, by, reason),
+            mode: Mode::Persistent,
+            is_private: engine.config.user.is_some(),
+        });
+    }
+    match session.ask_one(Request::Multi(requests)).await {
+        Ok(_) => Ok(Withdrawn::Removed),
+        Err(Refusal::NoNode) => Ok(Withdrawn::Absent),
+        Err(why) => Err(why),
+    }
 }
 
 /// Nobody else deletes notes.

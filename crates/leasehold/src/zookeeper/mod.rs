@@ -65,6 +65,8 @@ pub(crate) struct ZookeeperEngine {
     paths: Paths,
     facts: Facts,
     claims: Claims,
+    /// For looking at locks without a lease.
+    looking: tokio::sync::Mutex<Option<Arc<Session>>>,
 }
 
 /// What the servers said when we met.
@@ -89,6 +91,7 @@ impl ZookeeperEngine {
             config,
             label,
             claims: Claims::default(),
+            looking: tokio::sync::Mutex::default(),
         })
     }
 
