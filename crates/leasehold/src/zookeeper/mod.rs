@@ -19,12 +19,14 @@ mod events;
 mod fault;
 mod inspect;
 mod link;
+mod meeting;
 mod nodes;
 mod order;
 mod queue;
 mod record;
 mod renewal;
 mod session;
+mod standing;
 mod wire;
 mod words;
 
@@ -84,10 +86,10 @@ impl ZookeeperEngine {
     /// Connects and looks whether the servers fit.
     pub(crate) async fn connect(config: &ZookeeperConfig) -> Result<Self> {
         let (config, label) = (Arc::new(config.clone()), config.label());
-        let facts = inspect::meet(&config).await;
+        let facts = meeting::meet(&config).await;
         Ok(Self {
             paths: Paths::below(&config.chroot),
-            facts: facts.map_err(|why| inspect::first_fault(why, &config, &label))?,
+            facts: facts.map_err(|why| meeting::first_fault(why, &config, &label))?,
             config,
             label,
             claims: Claims::default(),
