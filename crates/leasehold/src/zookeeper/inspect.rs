@@ -13,7 +13,7 @@ use super::meeting::judge;
 use super::record::{self, Broken, Record};
 use super::session::Session;
 use super::wire::{Mode, Reply, Request, Stat};
-use super::{ZookeeperEngine, standing, words};
+use super::{ZookeeperEngine, lock, standing, words};
 use crate::clock::wall_time;
 use crate::engine::{ClaimRef, Claimant, Eviction, Finding, Inspect, Queue, Severity, Withdrawn};
 use crate::error::Result;
@@ -40,15 +40,15 @@ impl Looking {
         if let Some(open) = engine.claims.any_lease() {
             return Ok(Self::Lease(open));
         }
-        let mut looking = engine.looking.lock().await;
-        if let Some(session) = looking.as_ref().filter(|session| !session.is_over()) {
-            return Ok(Self::Own(session.clone()));
+        let known = lock(&engine.looking).clone();
+        if let Some(session) = known.filter(|session| !session.is_over()) {
+            return Ok(Self::Own(session));
         }
         // Long enough for a look at a large store.
         let timeout = engine.facts.shortest.max(Duration::from_secs(10));
         let session = Session::open(&engine.config, timeout).await?;
         let session = Arc::new(session.be_patient());
-        *looking = Some(session.clone());
+        *lock(&engine.looking) = Some(session.clone());
         Ok(Self::Own(session))
     }
 

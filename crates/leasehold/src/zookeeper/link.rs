@@ -1,18 +1,20 @@
 //! One connection to one server. Requests go out at once, one behind the other;
-//! answers come in the same order. Nothing runs by itself: whoever waits for an
-//! answer takes in what the server sends, for everybody, and one at a time has
-//! the seat to do so.
+//! answers come in the same order. Nothing runs by itself: what the server sends
+//! is taken in by the session's own task, which listens, or where nobody listens
+//! by whoever waits for an answer. Nobody keeps anything from the others while
+//! it waits: a task of the user's may not be polled for a long time.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::sync::{Mutex as Seat, Notify};
 
 use super::events::Events;
 use super::fault::Refusal;
@@ -32,8 +34,12 @@ pub(super) struct Link {
     stream: TcpStream,
     state: Mutex<State>,
     /// What was received and not yet understood.
-    seat: Seat<Vec<u8>>,
-    /// Whoever has the seat is to look at the state.
+    received: Mutex<Vec<u8>>,
+    /// How many listen, which is one or none.
+    listeners: AtomicUsize,
+    /// A listener has left.
+    left: Notify,
+    /// The state is to be looked at.
     look: Notify,
     events: Arc<Events>,
     /// Up to where this server has come.
@@ -78,7 +84,9 @@ impl Link {
         Self {
             stream,
             state: Mutex::default(),
-            seat: Seat::new(received),
+            received: Mutex::new(received),
+            listeners: AtomicUsize::new(0),
+            left: Notify::new(),
             look: Notify::new(),
             events,
             zxid: AtomicI64::new(0),
@@ -118,39 +126,49 @@ impl Link {
             state.end(Refusal::Broken(error.to_string()));
         }
         if !state.unwritten.is_empty() || state.end.is_some() {
-            self.look.notify_one();
+            self.look.notify_waiters();
         }
         Ok(answers)
     }
 
-    /// Waits for an answer, and takes in others meanwhile.
+    /// Waits for an answer, and takes in others meanwhile if nobody listens.
     pub(super) async fn answer(&self, mut answer: Answers) -> Answer {
-        let mut received = tokio::select! {
-            biased;
-            answered = &mut answer => return answered.unwrap_or_else(|_| Err(self.why())),
-            received = self.seat.lock() => received,
-        };
         loop {
+            let mut left = pin!(self.left.notified());
+            left.as_mut().enable();
+            let is_listened = self.listeners.load(Ordering::Acquire) > 0;
+            if !is_listened {
+                self.take_in();
+            }
             match answer.try_recv() {
                 Ok(answered) => return answered,
                 Err(TryRecvError::Closed) => return Err(self.why()),
-                Err(TryRecvError::Empty) => self.take_in(&mut received).await,
+                Err(TryRecvError::Empty) => {}
+            }
+            tokio::select! {
+                biased;
+                answered = &mut answer => {
+                    return answered.unwrap_or_else(|_| Err(self.why()));
+                }
+                () = left => {}
+                () = self.ready(), if !is_listened => {}
             }
         }
     }
 
     /// Takes in what the server sends until the connection ends.
     pub(super) async fn listen(&self) {
-        let mut received = self.seat.lock().await;
+        let _listener = Listener::of(self);
         while self.is_alive() {
-            self.take_in(&mut received).await;
+            self.take_in();
+            self.ready().await;
         }
     }
 
     /// Gives the connection up: nothing that was asked over it will be answered.
     pub(super) fn end(&self, why: Refusal) {
         lock(&self.state).end(why);
-        self.look.notify_one();
+        self.look.notify_waiters();
         self.events.ring_all();
     }
 
@@ -196,9 +214,10 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for something to do and does it. May be dropped at any time: what
-    /// was received stays in the seat.
-    async fn take_in(&self, received: &mut Vec<u8>) {
+    /// Waits until there is something to do.
+    async fn ready(&self) {
+        let mut look = pin!(self.look.notified());
+        look.as_mut().enable();
         let has_unwritten = {
             let state = lock(&self.state);
             if state.end.is_some() {
@@ -206,18 +225,28 @@ impl Link {
             }
             !state.unwritten.is_empty()
         };
-        let waited = tokio::select! {
+        // An error shows when the connection is read from.
+        tokio::select! {
             biased;
-            ready = self.stream.readable() => ready,
-            ready = self.stream.writable(), if has_unwritten => ready,
-            () = self.look.notified() => Ok(()),
-        };
-        let read = waited
-            .and_then(|()| self.write(&mut lock(&self.state)))
-            .and_then(|()| self.read(received))
+            _ = self.stream.readable() => {}
+            _ = self.stream.writable(), if has_unwritten => {}
+            () = look => {}
+        }
+    }
+
+    /// Does what there is to do, without waiting.
+    fn take_in(&self) {
+        if !self.is_alive() {
+            return;
+        }
+        let mut received = lock(&self.received);
+        let written = self.write(&mut lock(&self.state));
+        let read = written
+            .and_then(|()| self.read(&mut received))
             .map_err(|error| Refusal::Broken(error.to_string()));
         // The last answer may come with the end of the connection.
-        let done = self.understand(received).and(read);
+        let done = self.understand(&mut received).and(read);
+        drop(received);
         if let Err(why) = done {
             self.end(why);
         }
@@ -279,6 +308,23 @@ impl Link {
         // Whoever asked may not wait for it any more.
         let _ = pending.answer.send(answer);
         end.map_or(Ok(()), Err)
+    }
+}
+
+/// Says that somebody listens, as long as it does.
+struct Listener<'a>(&'a Link);
+
+impl<'a> Listener<'a> {
+    fn of(link: &'a Link) -> Self {
+        link.listeners.fetch_add(1, Ordering::AcqRel);
+        Self(link)
+    }
+}
+
+impl Drop for Listener<'_> {
+    fn drop(&mut self) {
+        self.0.listeners.fetch_sub(1, Ordering::AcqRel);
+        self.0.left.notify_waiters();
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct ZookeeperEngine {
     facts: Facts,
     claims: Claims,
     /// For looking at locks without a lease.
-    looking: tokio::sync::Mutex<Option<Arc<Session>>>,
+    looking: Mutex<Option<Arc<Session>>>,
 }
 
 /// What the servers said when we met.
@@ -93,7 +93,7 @@ impl ZookeeperEngine {
             config,
             label,
             claims: Claims::default(),
-            looking: tokio::sync::Mutex::default(),
+            looking: Mutex::default(),
         })
     }
 

@@ -167,7 +167,9 @@ impl Session {
         if let Some(link) = self.living()? {
             return Ok(link);
         }
-        let _turn = self.making.lock().await;
+        // Whoever has the turn may not be polled for a long time; nobody waits
+        // for that. If two make a connection, the servers keep the later one.
+        let _turn = tokio::time::timeout(self.patience, self.making.lock()).await;
         if let Some(link) = self.living()? {
             return Ok(link);
         }

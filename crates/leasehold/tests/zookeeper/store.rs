@@ -119,3 +119,29 @@ async fn a_broken_lock_is_told_with_the_reason() {
     assert_eq!(queue.evictions[0].reason, "it is stuck");
     assert_eq!(queue.evictions[0].token, guard.token());
 }
+
+/// A future of the user's that is begun and then left alone keeps nobody else
+/// from the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_future_that_is_not_polled_holds_up_nobody() {
+    let Some((_folder, zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let one = session(&zookeeper.url(), "ttl=2s").await;
+    let guard = lock(&one, "ledger").await;
+    let mut stalled = Vec::new();
+    for number in 0..20 {
+        let mutex = one.mutex(format!("stalled/{number}"));
+        let mut future = Box::pin(async move { mutex.lock().await });
+        // Begun: its request is on its way.
+        let begun = tokio::time::timeout(Duration::ZERO, &mut future).await;
+        stalled.push((future, begun));
+    }
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        lock(&one, "other").await.release().await.unwrap();
+        guard.check().unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    guard.release().await.unwrap();
+}
