@@ -23,6 +23,7 @@ const SCHEMES: &[&str] = &[
     "redlock",
     "etcd",
     "etcds",
+    "zk",
 ];
 /// The options that every store has.
 const OPTIONS: &[&str] = &["ttl", "margin", "patience", "label"];
@@ -51,6 +52,8 @@ pub(crate) enum Store {
     Redlock(Box<crate::redis::redlock::RedlockConfig>),
     #[cfg(feature = "etcd")]
     Etcd(Box<crate::etcd::EtcdConfig>),
+    #[cfg(feature = "zookeeper")]
+    Zookeeper(Box<crate::zookeeper::ZookeeperConfig>),
 }
 
 impl Store {
@@ -64,6 +67,8 @@ impl Store {
             Self::Redlock(_) => "redlock",
             #[cfg(feature = "etcd")]
             Self::Etcd(_) => "etcd",
+            #[cfg(feature = "zookeeper")]
+            Self::Zookeeper(_) => "zk",
         }
     }
 
@@ -77,6 +82,8 @@ impl Store {
             Self::Redlock(_) => crate::redis::redlock::OPTIONS,
             #[cfg(feature = "etcd")]
             Self::Etcd(_) => crate::etcd::OPTIONS,
+            #[cfg(feature = "zookeeper")]
+            Self::Zookeeper(_) => crate::zookeeper::OPTIONS,
         }
     }
 
@@ -105,6 +112,17 @@ impl Store {
                 Err(crate::etcd::Refusal::NotOurs) => {}
             }
         }
+        #[cfg(feature = "zookeeper")]
+        if let Self::Zookeeper(config) = self {
+            use crate::zookeeper::OptionRefusal;
+            match config.set(key, _value) {
+                Ok(()) => return Ok(()),
+                Err(OptionRefusal::Unknown(what, known)) => {
+                    return Err(unknown(what, _value, known));
+                }
+                Err(OptionRefusal::NotOurs) => {}
+            }
+        }
         let known = [OPTIONS, self.options()].concat();
         Err(unknown("option", key, &known))
     }
@@ -119,6 +137,8 @@ impl Store {
             Self::Redlock(config) => config.check().map_err(wrong),
             #[cfg(feature = "etcd")]
             Self::Etcd(config) => config.check().map_err(wrong),
+            #[cfg(feature = "zookeeper")]
+            Self::Zookeeper(_) => Ok(()),
         }
     }
 }
@@ -187,6 +207,11 @@ impl Config {
                 let engine = crate::etcd::EtcdEngine::connect(config).await?;
                 Ok((Arc::new(engine), Clock::Boot))
             }
+            #[cfg(feature = "zookeeper")]
+            Store::Zookeeper(config) => {
+                let engine = crate::zookeeper::ZookeeperEngine::connect(config).await?;
+                Ok((Arc::new(engine), Clock::Boot))
+            }
         }
     }
 }
@@ -218,6 +243,17 @@ impl Store {
         if scheme == "etcd" || scheme == "etcds" {
             let why = format!("{scheme}: is not compiled in; enable the feature `etcd`");
             return Err(wrong(why));
+        }
+        #[cfg(feature = "zookeeper")]
+        if crate::zookeeper::SCHEMES.contains(&scheme) {
+            let config = crate::zookeeper::ZookeeperConfig::parse(place);
+            return config.map(Box::new).map(Self::Zookeeper).map_err(wrong);
+        }
+        #[cfg(not(feature = "zookeeper"))]
+        if scheme == "zk" {
+            return Err(wrong(
+                "zk: is not compiled in; enable the feature `zookeeper`",
+            ));
         }
         // Both `sqlite:/path` and `sqlite:///path` are in use.
         let place = decode(place.strip_prefix("//").unwrap_or(place))?;

@@ -64,6 +64,8 @@ mod session;
 mod sqlite;
 mod telemetry;
 mod watchdog;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 pub use config::parse_duration;
 pub use error::{Effect, Error, ErrorKind, Result};
@@ -83,6 +85,9 @@ pub use reentrant::Reentrant;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use session::{Session, connect, open_default};
+#[doc(hidden)]
+#[cfg(feature = "zookeeper")]
+pub use zookeeper::BareZookeeper;
 
 /// The URL of the store that [`open_default`] uses.
 ///
@@ -112,3 +117,19 @@ pub async fn bare_etcd(url: &str) -> Result<BareEtcd> {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// For measuring: ZooKeeper without leasehold, through the same client.
+///
+/// # Errors
+/// `Config` if the URL is not for ZooKeeper; else as for [`connect`].
+///
+/// # Cancel safety
+/// A session may be left until the servers end it.
+#[doc(hidden)]
+#[cfg(feature = "zookeeper")]
+pub async fn bare_zookeeper(url: &str) -> Result<BareZookeeper> {
+    match config::Config::parse(url)?.store {
+        config::Store::Zookeeper(config) => BareZookeeper::connect(&config).await,
+        _ => Err(Error::new(ErrorKind::Config, "measure", "not a zk URL")),
+    }
+}

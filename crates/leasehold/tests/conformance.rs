@@ -12,6 +12,12 @@ mod etcd_pool;
 mod pool;
 #[cfg(feature = "redis")]
 mod server;
+#[cfg(feature = "zookeeper")]
+#[path = "server/zookeeper.rs"]
+mod zookeeper;
+#[cfg(feature = "zookeeper")]
+#[path = "conformance/zookeeper_pool.rs"]
+mod zookeeper_pool;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -125,6 +131,18 @@ const STORES: &[Store] = &[
         lacks: || etcd::Version::Etcd35.lacks(),
         start: |_, _| etcd_pool::ONE_35.take(),
     },
+    #[cfg(feature = "zookeeper")]
+    Store {
+        name: "zookeeper",
+        lacks: zookeeper::lacks_zookeeper,
+        start: |_, _| zookeeper_pool::ONE.take(),
+    },
+    #[cfg(feature = "zookeeper")]
+    Store {
+        name: "zookeeper-three",
+        lacks: zookeeper::lacks_zookeeper,
+        start: |_, _| zookeeper_pool::THREE.take(),
+    },
 ];
 
 /// A Redis server of its own, and its URL with these options.
@@ -151,6 +169,8 @@ fn main() -> ExitCode {
     pool::end();
     #[cfg(feature = "etcd")]
     etcd_pool::end();
+    #[cfg(feature = "zookeeper")]
+    zookeeper_pool::end();
     code
 }
 

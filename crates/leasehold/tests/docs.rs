@@ -7,6 +7,8 @@
 #[path = "server/etcd.rs"]
 mod etcd;
 mod server;
+#[path = "server/zookeeper.rs"]
+mod zookeeper;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -51,6 +53,9 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
     if must_skip(lacks_redis()) || must_skip(etcd::Version::System.lacks()) {
         return;
     }
+    if must_skip(zookeeper::lacks_zookeeper()) {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let mut table = String::from(
         "| store | shared by | kinds | order of service | fence grade | a killed holder's lock is free | survives a restart |\n\
@@ -61,6 +66,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
     let fleet = Fleet::start(folder.path(), 3);
     let layout = |layout: &str| format!("{}?layout={layout}", redis.url());
     let etcd = etcd::Etcd::start(folder.path(), etcd::Version::System);
+    let zookeeper = zookeeper::Zookeeper::start(folder.path());
     for (store, url) in [
         ("[`sqlite:PATH`](docs/stores/sqlite.md)", sqlite),
         ("[`redis:`](docs/stores/redis.md)", layout("queue")),
@@ -78,6 +84,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
             format!("{}?tokens=off", fleet.url()),
         ),
         ("[`etcd:`](docs/stores/etcd.md)", etcd.url()),
+        ("[`zk:`](docs/stores/zookeeper.md)", zookeeper.url()),
         ("`memory:`", "memory:".to_owned()),
     ] {
         write!(table, "{}", row(store, &promises(&url).await)).unwrap();

@@ -23,24 +23,29 @@ pub(crate) fn build() -> Outcome {
     redsync()?;
     rslock()?;
     etcd_go()?;
+    kazoo()?;
+    curator()?;
     redisson()
 }
 
 fn redis_py() -> Outcome {
-    let (requirements, client) = (
-        "interop/python/requirements.txt",
-        "interop/python/client.py",
-    );
-    unless_built("python", &[requirements, client], |folder| {
+    python("python", "redis-py")
+}
+
+/// A program in `interop/FOLDER`, with the packages that its list names.
+fn python(name: &str, client: &str) -> Outcome {
+    let files = ["requirements.txt", "client.py"].map(|file| format!("interop/{name}/{file}"));
+    let [requirements, program] = files.each_ref().map(String::as_str);
+    unless_built(name, &[requirements, program], |folder| {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--target"])
             .arg(folder)
             .args(["--requirement", requirements])
             .current_dir(shell::root());
         run(&mut pip)?;
-        copy(client, folder)?;
+        copy(program, folder)?;
         let script = quoted(&folder.join("client.py"));
-        launcher("redis-py", &format!("python3 {script}"))
+        launcher(client, &format!("python3 {script}"))
     })
 }
 
@@ -106,9 +111,23 @@ fn rslock() -> Outcome {
     })
 }
 
+fn kazoo() -> Outcome {
+    python("python-zookeeper", "kazoo")
+}
+
 fn redisson() -> Outcome {
-    let sources = ["interop/java/pom.xml", "interop/java/Client.java"];
-    unless_built("java", &sources, |folder| {
+    java("java", "redisson")
+}
+
+fn curator() -> Outcome {
+    java("java-zookeeper", "curator")
+}
+
+/// A program in `interop/FOLDER`, with the jars that its `pom.xml` names.
+fn java(name: &str, client: &str) -> Outcome {
+    let sources = ["pom.xml", "Client.java"].map(|file| format!("interop/{name}/{file}"));
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    unless_built(name, &sources, |folder| {
         let jars = folder.join("lib");
         let mut maven = Command::new("mvn");
         maven
@@ -128,7 +147,7 @@ fn redisson() -> Outcome {
         // One compiler and one collector thread: tests start several at once.
         let path = quoted(Path::new(&format!("{}:{jars}", shown(folder))));
         let options = "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1";
-        launcher("redisson", &format!("java {options} -cp {path} Client"))
+        launcher(client, &format!("java {options} -cp {path} Client"))
     })
 }
 

@@ -23,6 +23,17 @@ pub(crate) const TOOLS: &[Tool] = &[
     tool("redis-cli", "redis-tools", "servers"),
     tool("etcd", "etcd-server", "conformance"),
     tool("etcdctl", "etcd-client", "conformance"),
+    tool(
+        "/usr/share/java/zookeeper.jar",
+        "libzookeeper-java",
+        "conformance",
+    ),
+    tool(
+        "/usr/share/java/slf4j-nop.jar",
+        "libslf4j-java",
+        "conformance",
+    ),
+    tool("java", "default-jre-headless", "conformance"),
     tool("cc", "gcc", "servers"),
     tool("make", "make", "servers"),
     tool("python3", "python3", "interop"),

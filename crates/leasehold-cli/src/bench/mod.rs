@@ -11,12 +11,14 @@ mod redis;
 #[cfg(feature = "redis")]
 mod redlock;
 mod report;
-#[cfg(any(feature = "redis", feature = "etcd"))]
+#[cfg(any(feature = "redis", feature = "etcd", feature = "zookeeper"))]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(crate) mod slice;
 mod startup;
 mod tasks;
 mod worker;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 use std::time::Duration;
 
@@ -93,6 +95,12 @@ pub(crate) async fn bench(
     #[cfg(feature = "etcd")]
     if etcd::is_meant(&setting.url) {
         etcd::bench(&setting, &scratch, &mut report, wanted).await?;
+        report.finish()?;
+        return Ok(exit::OK);
+    }
+    #[cfg(feature = "zookeeper")]
+    if zookeeper::is_meant(&setting.url) {
+        zookeeper::bench(&setting, &scratch, &mut report, wanted).await?;
         report.finish()?;
         return Ok(exit::OK);
     }

@@ -34,3 +34,8 @@ mod redlock_nodes;
 mod run;
 mod terminal;
 mod world;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
+#[cfg(feature = "zookeeper")]
+#[path = "../../../leasehold/tests/server/zookeeper.rs"]
+mod zookeeper_server;

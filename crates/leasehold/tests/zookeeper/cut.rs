@@ -1,0 +1,72 @@
+//! The network between us and the servers.
+
+use std::time::{Duration, Instant};
+
+use leasehold::Lost;
+
+use super::way::Way;
+use super::{ensemble, inspector, lock, lost, queue_of, session, wait_for_lock};
+
+fn url(ways: &[Way]) -> String {
+    let places: Vec<_> = ways
+        .iter()
+        .map(|way| format!("127.0.0.1:{}", way.port))
+        .collect();
+    format!("zk://{}", places.join(","))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_survives_while_any_server_can_be_reached() {
+    let Some((_folder, zookeeper)) = ensemble(3) else {
+        return;
+    };
+    let ways: Vec<_> = zookeeper.servers.iter().map(|s| Way::to(s.port)).collect();
+    let (one, other) = (
+        session(&url(&ways), "ttl=6s").await,
+        session(&url(&ways), "ttl=6s").await,
+    );
+    let guard = lock(&one, "ledger").await;
+    let waiting = wait_for_lock(&other, "ledger");
+    let inspector = inspector(&zookeeper.url()).await;
+    queue_of(&inspector, "ledger", 2).await;
+    // One way after the other is the only one that is open.
+    for open in [0, 1, 2, 0] {
+        ways[open].mend();
+        for (number, way) in ways.iter().enumerate() {
+            if number != open {
+                way.cut();
+            }
+        }
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(3) {
+            guard.check().unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    assert!(!waiting.is_finished());
+    let token = guard.token();
+    guard.release().await.unwrap();
+    assert!(waiting.await.unwrap().token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_cut_off_from_all_knows_before_another_gets_in() {
+    let Some((_folder, zookeeper)) = ensemble(3) else {
+        return;
+    };
+    let ways: Vec<_> = zookeeper.servers.iter().map(|s| Way::to(s.port)).collect();
+    let (one, other) = (
+        session(&url(&ways), "ttl=3s").await,
+        session(&zookeeper.url(), "ttl=3s").await,
+    );
+    let guard = lock(&one, "ledger").await;
+    let waiting = wait_for_lock(&other, "ledger");
+    queue_of(&inspector(&zookeeper.url()).await, "ledger", 2).await;
+    ways.iter().for_each(Way::cut);
+    assert_eq!(lost(&guard).await, Lost::Deadline);
+    assert!(!waiting.is_finished(), "the servers keep it for longer");
+    assert!(waiting.await.unwrap().token() > guard.token());
+    ways.iter().for_each(Way::mend);
+    let again = lock(&one, "another").await;
+    again.release().await.unwrap();
+}

@@ -1,0 +1,147 @@
+//! What other hands do in the store while a lock is held or waited for.
+
+use std::time::{Duration, Instant};
+
+use leasehold::Lost;
+
+use super::zookeeper::wait_for;
+use super::{
+    Client, ensemble, inspector, lock, lost, only_child, queue_of, session, wait_for_lock,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_node_that_is_deleted_by_hand_is_told_at_once() {
+    let Some((_folder, zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let one = session(&zookeeper.url(), "ttl=30s").await;
+    let guard = lock(&one, "ledger").await;
+    let mut client = zookeeper.client();
+    let node = only_child(&mut client, "/ledger");
+    let began = Instant::now();
+    client.delete(&node).unwrap();
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    // Long before a renewal would have found it.
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let again = lock(&one, "ledger").await;
+    assert!(again.token() > guard.token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_node_that_is_deleted_by_hand_queues_again() {
+    let Some((_folder, zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let (one, other) = (
+        session(&zookeeper.url(), "ttl=3s").await,
+        session(&zookeeper.url(), "ttl=3s").await,
+    );
+    let inspector = inspector(&zookeeper.url()).await;
+    let guard = lock(&one, "ledger").await;
+    let mut client = zookeeper.client();
+    let held = only_child(&mut client, "/ledger");
+    let waiting = wait_for_lock(&other, "ledger");
+    queue_of(&inspector, "ledger", 2).await;
+    let children = client.children("/ledger").unwrap();
+    let mut nodes = children.iter().map(|child| format!("/ledger/{child}"));
+    let second = nodes.find(|node| *node != held).unwrap();
+    client.delete(&second).unwrap();
+    queue_of(&inspector, "ledger", 2).await;
+    assert!(!waiting.is_finished());
+    guard.check().unwrap();
+    let token = guard.token();
+    guard.release().await.unwrap();
+    assert!(waiting.await.unwrap().token() > token);
+}
+
+/// What the server makes of a session's number; it is the same everywhere.
+fn password_of(session: i64) -> [u8; 16] {
+    const SECRET: i64 = 0xB341_5C00;
+    let mut seed = ((session ^ SECRET) ^ 0x5_DEEC_E66D) & ((1 << 48) - 1);
+    let mut password = [0; 16];
+    for four in password.chunks_mut(4) {
+        seed = seed.wrapping_mul(0x5_DEEC_E66D).wrapping_add(0xB) & ((1 << 48) - 1);
+        let number = (seed >> 16).to_le_bytes();
+        four.copy_from_slice(&number[..4]);
+    }
+    password
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_the_server_ends_is_told_and_followed_by_another() {
+    let Some((_folder, zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let (one, other) = (
+        session(&zookeeper.url(), "ttl=30s").await,
+        session(&zookeeper.url(), "ttl=30s").await,
+    );
+    let guard = lock(&one, "ledger").await;
+    let waiting = wait_for_lock(&other, "ledger");
+    queue_of(&inspector(&zookeeper.url()).await, "ledger", 2).await;
+    let mut client = zookeeper.client();
+    let held = client.children("/ledger").unwrap();
+    let owners: Vec<_> = held
+        .iter()
+        .map(|node| client.stat(&format!("/ledger/{node}")).unwrap())
+        .collect();
+    let (_, owner) = *owners.iter().min().unwrap();
+    // Whoever has number and password has the session, and may end it.
+    let port = zookeeper.servers[0].port;
+    // Its owner takes it back at once, perhaps before it is ended.
+    wait_for("the end of the session", || {
+        Client::end_session(port, owner, &password_of(owner));
+        let left = client.children("/ledger").unwrap();
+        (left.len() == 1).then_some(())
+    });
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    let next = waiting.await.unwrap();
+    assert!(next.token() > guard.token());
+    next.release().await.unwrap();
+    let again = lock(&one, "ledger").await;
+    assert!(again.token() > guard.token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_lock_is_told_with_the_reason() {
+    let Some((_folder, zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let one = session(&zookeeper.url(), "ttl=30s").await;
+    let guard = lock(&one, "a/b").await;
+    let inspector = inspector(&zookeeper.url()).await;
+    let began = Instant::now();
+    let evicted = inspector.evict("a/b", "ann", "it is stuck").await;
+    assert_eq!(evicted.unwrap(), 1);
+    assert_eq!(lost(&guard).await, Lost::Evicted);
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let queue = inspector.queue("a/b").await.unwrap();
+    assert_eq!(queue.evictions[0].reason, "it is stuck");
+    assert_eq!(queue.evictions[0].token, guard.token());
+}
+
+/// A future of the user's that is begun and then left alone keeps nobody else
+/// from the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_future_that_is_not_polled_holds_up_nobody() {
+    let Some((_folder, zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let one = session(&zookeeper.url(), "ttl=2s").await;
+    let guard = lock(&one, "ledger").await;
+    let mut stalled = Vec::new();
+    for number in 0..20 {
+        let mutex = one.mutex(format!("stalled/{number}"));
+        let mut future = Box::pin(async move { mutex.lock().await });
+        // Begun: its request is on its way.
+        let begun = tokio::time::timeout(Duration::ZERO, &mut future).await;
+        stalled.push((future, begun));
+    }
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        lock(&one, "other").await.release().await.unwrap();
+        guard.check().unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    guard.release().await.unwrap();
+}
