@@ -23,6 +23,8 @@ const SCHEMES: &[&str] = &[
     "redlock",
     "etcd",
     "etcds",
+    "postgres",
+    "postgresql",
 ];
 /// The options that every store has.
 const OPTIONS: &[&str] = &["ttl", "margin", "patience", "label"];
@@ -51,6 +53,8 @@ pub(crate) enum Store {
     Redlock(Box<crate::redis::redlock::RedlockConfig>),
     #[cfg(feature = "etcd")]
     Etcd(Box<crate::etcd::EtcdConfig>),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<crate::postgres::PostgresConfig>),
 }
 
 impl Store {
@@ -64,6 +68,8 @@ impl Store {
             Self::Redlock(_) => "redlock",
             #[cfg(feature = "etcd")]
             Self::Etcd(_) => "etcd",
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => "postgres",
         }
     }
 
@@ -77,6 +83,8 @@ impl Store {
             Self::Redlock(_) => crate::redis::redlock::OPTIONS,
             #[cfg(feature = "etcd")]
             Self::Etcd(_) => crate::etcd::OPTIONS,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => crate::postgres::OPTIONS,
         }
     }
 
@@ -105,6 +113,16 @@ impl Store {
                 Err(crate::etcd::Refusal::NotOurs) => {}
             }
         }
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(config) = self {
+            use crate::postgres::Refusal;
+            match config.set(key, _value) {
+                Ok(()) => return Ok(()),
+                Err(Refusal::Unknown(what, known)) => return Err(unknown(what, _value, known)),
+                Err(Refusal::Wrong(why)) => return Err(wrong(why)),
+                Err(Refusal::NotOurs) => {}
+            }
+        }
         let known = [OPTIONS, self.options()].concat();
         Err(unknown("option", key, &known))
     }
@@ -119,6 +137,8 @@ impl Store {
             Self::Redlock(config) => config.check().map_err(wrong),
             #[cfg(feature = "etcd")]
             Self::Etcd(config) => config.check().map_err(wrong),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(config) => config.check().map_err(wrong),
         }
     }
 }
@@ -187,6 +207,11 @@ impl Config {
                 let engine = crate::etcd::EtcdEngine::connect(config).await?;
                 Ok((Arc::new(engine), Clock::Boot))
             }
+            #[cfg(feature = "postgres")]
+            Store::Postgres(config) => {
+                let engine = crate::postgres::PostgresEngine::connect(config).await?;
+                Ok((Arc::new(engine), Clock::Boot))
+            }
         }
     }
 }
@@ -217,6 +242,16 @@ impl Store {
         #[cfg(not(feature = "etcd"))]
         if scheme == "etcd" || scheme == "etcds" {
             let why = format!("{scheme}: is not compiled in; enable the feature `etcd`");
+            return Err(wrong(why));
+        }
+        #[cfg(feature = "postgres")]
+        if crate::postgres::SCHEMES.contains(&scheme) {
+            let config = crate::postgres::PostgresConfig::parse(scheme, place);
+            return config.map(Box::new).map(Self::Postgres).map_err(wrong);
+        }
+        #[cfg(not(feature = "postgres"))]
+        if scheme == "postgres" || scheme == "postgresql" {
+            let why = format!("{scheme}: is not compiled in; enable the feature `postgres`");
             return Err(wrong(why));
         }
         // Both `sqlite:/path` and `sqlite:///path` are in use.

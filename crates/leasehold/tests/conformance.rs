@@ -10,6 +10,12 @@ mod etcd_pool;
 #[cfg(feature = "redis")]
 #[path = "conformance/pool.rs"]
 mod pool;
+#[cfg(feature = "postgres")]
+#[path = "server/postgres.rs"]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "conformance/postgres_pool.rs"]
+mod postgres_pool;
 #[cfg(feature = "redis")]
 mod server;
 
@@ -125,6 +131,24 @@ const STORES: &[Store] = &[
         lacks: || etcd::Version::Etcd35.lacks(),
         start: |_, _| etcd_pool::ONE_35.take(),
     },
+    #[cfg(feature = "postgres")]
+    Store {
+        name: "postgres",
+        lacks: postgres::lacks_postgres,
+        start: |_, _| postgres_pool::PLAIN.take(),
+    },
+    #[cfg(feature = "postgres")]
+    Store {
+        name: "postgres-repeatable-read",
+        lacks: postgres::lacks_postgres,
+        start: |_, _| postgres_pool::REPEATABLE_READ.take(),
+    },
+    #[cfg(feature = "postgres")]
+    Store {
+        name: "postgres-serializable",
+        lacks: postgres::lacks_postgres,
+        start: |_, _| postgres_pool::SERIALIZABLE.take(),
+    },
 ];
 
 /// A Redis server of its own, and its URL with these options.
@@ -151,6 +175,8 @@ fn main() -> ExitCode {
     pool::end();
     #[cfg(feature = "etcd")]
     etcd_pool::end();
+    #[cfg(feature = "postgres")]
+    postgres_pool::end();
     code
 }
 

@@ -4,7 +4,8 @@
 create or replace function leasehold.enqueue(
     p_name text, p_ticket uuid, p_session uuid, p_epoch bigint, p_holder bigint,
     p_capacity bigint, p_weight bigint, p_waits boolean, p_label text,
-    out answer text, out place bigint, out ahead bigint, out wake bigint, out number bigint
+    out answer text, out place bigint, out ahead bigint, out watch bigint, out wake bigint,
+    out number bigint
 ) language plpgsql volatile as $$
 declare
     v_is_alive boolean;
@@ -58,7 +59,7 @@ begin
             return;
         end if;
     end if;
-    select l.answer, l.place, l.ahead, l.wake into answer, place, ahead, wake
+    select l.answer, l.place, l.ahead, l.watch, l.wake into answer, place, ahead, watch, wake
     from leasehold.look(p_name, p_ticket, v_mine) l;
 end
 $$;
@@ -136,12 +137,12 @@ $$;
 -- Looks, and first takes out what is dead.
 create or replace function leasehold.take_over(
     p_name text, p_ticket uuid, p_place bigint,
-    out answer text, out place bigint, out ahead bigint, out wake bigint
+    out answer text, out place bigint, out ahead bigint, out watch bigint, out wake bigint
 ) language plpgsql volatile as $$
 begin
     perform leasehold.take(p_name);
     perform leasehold.settle(p_name, null, null);
-    select l.answer, l.place, l.ahead, l.wake into answer, place, ahead, wake
+    select l.answer, l.place, l.ahead, l.watch, l.wake into answer, place, ahead, watch, wake
     from leasehold.look(p_name, p_ticket, p_place) l;
 end
 $$;

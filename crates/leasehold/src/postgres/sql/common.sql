@@ -97,20 +97,26 @@ $$;
 
 -- Where a claim stands, by reading only. A claim that is dead but still there
 -- counts, so "held" never rests on ignoring one. `wake`: in how many
--- milliseconds the one who is in the way is over; null if nobody has to look.
+-- milliseconds the one who is in the way is over. `watch`: the claim that alone
+-- keeps it out, if there is one.
 create or replace function leasehold.look(
     p_name text, p_ticket uuid, p_place bigint,
-    out answer text, out place bigint, out ahead bigint, out wake bigint
+    out answer text, out place bigint, out ahead bigint, out watch bigint, out wake bigint
 ) language plpgsql volatile as $$
 declare
     r record;
     v_used bigint := 0;
     v_first timestamptz;
+    v_weight bigint;
     v_is_mine boolean := false;
 begin
+    -- What a standby says is not of now.
+    if pg_is_in_recovery() then
+        raise exception using errcode = '25006', message = 'the server is a standby';
+    end if;
     answer := 'gone';
     place := p_place;
-    perform from leasehold.claim c join leasehold.session s on s.id = c.session
+    select c.weight into v_weight from leasehold.claim c join leasehold.session s on s.id = c.session
     where c.name = p_name and c.place = p_place and c.ticket = p_ticket
     and s.expires > clock_timestamp();
     if not found then
@@ -139,8 +145,9 @@ begin
         v_first := least(v_first, r.expires);
     end loop;
     answer := 'waiting';
-    select count(*) into ahead from leasehold.claim c
-    where c.name = p_name and c.place < p_place;
+    select count(*), max(c.place) filter (where c.weight + v_weight > c.capacity)
+    into ahead, watch
+    from leasehold.claim c where c.name = p_name and c.place < p_place;
     wake := greatest(0, least(86400000, 1000 * extract(epoch from
         greatest(v_first, '2000-01-01') - clock_timestamp())))::bigint;
 end

@@ -1,4 +1,5 @@
 -- Starts a lease of `p_ttl` milliseconds; again with the same id, the same one.
+-- What it tells the session shows that messages get through.
 create or replace function leasehold.open(
     p_session uuid, p_ttl bigint, p_host text, p_pid bigint, p_label text,
     out epoch bigint, out server text
@@ -11,6 +12,7 @@ begin
         p_label, clock_timestamp())
     on conflict (id) do nothing;
     select s.epoch into epoch from leasehold.session s where s.id = p_session;
+    perform leasehold.tell(p_session, 'hello');
     server := leasehold.meet();
 end
 $$;
@@ -59,9 +61,16 @@ end
 $$;
 
 -- Ends a lease. From here on its claims are dead, and nothing brings it back.
-create or replace function leasehold.close(p_session uuid) returns void
-language sql volatile as $$
-    update leasehold.session set expires = '-infinity' where id = p_session
+-- The row goes when there are no claims left, so that the sweep finds them.
+create or replace function leasehold.close(p_session uuid, p_has_claims boolean) returns void
+language plpgsql volatile as $$
+begin
+    if p_has_claims then
+        update leasehold.session set expires = '-infinity' where id = p_session;
+    else
+        delete from leasehold.session where id = p_session;
+    end if;
+end
 $$;
 
 -- Takes several claims out, as `withdraw` does. Answers how many are left
