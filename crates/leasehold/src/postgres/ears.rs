@@ -1,28 +1,32 @@
 //! The connection that listens: one for all sessions of an engine. It is made
-//! anew when it breaks; until then, and where messages do not get through at
-//! all, those who wait look by themselves.
+//! anew when it breaks; until then, and where there can be none, those who wait
+//! look by themselves.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx_core::executor::Executor;
 use sqlx_core::raw_sql::raw_sql;
+use sqlx_core::sql_str::AssertSqlSafe;
 use sqlx_postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::inbox::Inbox;
 use super::lock;
-use super::text::bits;
+use super::text::{bits, column};
 use crate::backoff;
 use crate::clock::{Moment, boot_time};
 use crate::engine::LeaseId;
 use crate::random::random_u64;
 
-/// What a new session is told first, through its own channel.
-const HELLO: &str = "hello";
+/// A setting that a connection brings along. Poolers do not pass it on, and so
+/// a server that knows it is at the other end. Behind a pooler a connection must
+/// not listen: whoever gets it next would hear what is not for him.
+const DIRECT: (&str, &str) = ("leasehold.direct", "yes");
 /// How long a connection may be silent before it is asked whether it lives.
 const SILENCE: Duration = Duration::from_secs(3);
 /// How long connecting may take, and an answer.
@@ -41,8 +45,9 @@ fn lease_of(channel: &str) -> Option<LeaseId> {
 pub(super) struct Ears {
     options: PgConnectOptions,
     connection: tokio::sync::Mutex<Option<Connection>>,
-    /// The leases that are listened for, and whether each was heard.
-    leases: Mutex<HashMap<LeaseId, bool>>,
+    /// The leases that are listened for.
+    leases: Mutex<HashSet<LeaseId>>,
+    is_listening: AtomicBool,
     /// When the connection last proved that it lives.
     proven: Mutex<Moment>,
     failures: Mutex<u32>,
@@ -54,6 +59,7 @@ impl Ears {
             options,
             connection: tokio::sync::Mutex::default(),
             leases: Mutex::default(),
+            is_listening: AtomicBool::new(false),
             proven: Mutex::new(boot_time()),
             failures: Mutex::default(),
         }
@@ -61,18 +67,21 @@ impl Ears {
 
     /// Listens for a lease from here on, if that is possible now; later if not.
     pub(super) async fn add(&self, lease: LeaseId) {
-        lock(&self.leases).insert(lease, false);
+        lock(&self.leases).insert(lease);
         let mut connection = self.connection.lock().await;
-        let is_well = match &mut *connection {
-            Some(open) => open.listen(&[lease]).await,
-            None => {
-                *connection = self.connect().await;
-                true
+        match &mut *connection {
+            Some(open) => {
+                if !open.listen(&[lease]).await {
+                    self.lose(&mut connection);
+                }
             }
-        };
-        if !is_well {
-            *connection = None;
+            None => *connection = self.connect().await,
         }
+    }
+
+    fn lose(&self, connection: &mut Option<Connection>) {
+        self.is_listening.store(false, Ordering::Release);
+        *connection = None;
     }
 
     pub(super) async fn remove(&self, lease: LeaseId) {
@@ -81,14 +90,14 @@ impl Ears {
             && let Some(open) = &mut *connection
         {
             if !open.forget(lease).await {
-                *connection = None;
+                self.lose(&mut connection);
             }
         }
     }
 
-    /// Whether messages to this lease get through.
-    pub(super) fn hears(&self, lease: LeaseId) -> bool {
-        lock(&self.leases).get(&lease).copied().unwrap_or(false)
+    /// Whether messages get through, as far as is known.
+    pub(super) fn is_listening(&self) -> bool {
+        self.is_listening.load(Ordering::Acquire)
     }
 
     /// Takes in messages, for ever.
@@ -107,14 +116,9 @@ impl Ears {
                 continue;
             };
             match self.next(open).await {
-                Some((lease, message)) if message == HELLO => {
-                    if let Some(is_heard) = lock(&self.leases).get_mut(&lease) {
-                        *is_heard = true;
-                    }
-                }
                 Some((lease, message)) => inbox.hear(lease, &message),
                 None => {
-                    *connection = None;
+                    self.lose(&mut connection);
                     inbox.missed();
                 }
             }
@@ -148,12 +152,13 @@ impl Ears {
     async fn connect(&self) -> Option<Connection> {
         let made = timeout(LIMIT, Connection::new(&self.options)).await;
         let mut made = made.ok().flatten();
-        let leases: Vec<_> = lock(&self.leases).keys().copied().collect();
+        let leases: Vec<_> = lock(&self.leases).iter().copied().collect();
         let is_well = match &mut made {
             Some(open) => open.listen(&leases).await,
             None => false,
         };
         *lock(&self.proven) = boot_time();
+        self.is_listening.store(is_well, Ordering::Release);
         let failures = &mut *lock(&self.failures);
         *failures = if is_well { 0 } else { *failures + 1 };
         made.filter(|_| is_well)
@@ -162,7 +167,7 @@ impl Ears {
     async fn pause(&self) {
         let failures = *lock(&self.failures);
         if failures > 0 {
-            let (first, longest) = (Duration::from_millis(20), Duration::from_secs(1));
+            let (first, longest) = (Duration::from_millis(20), Duration::from_secs(5));
             tokio::time::sleep(backoff::pause(failures, first, longest, random_u64())).await;
         }
     }
@@ -192,13 +197,17 @@ impl Connection {
             .max_lifetime(None)
             .idle_timeout(None)
             .test_before_acquire(false)
-            .connect_lazy_with(options.clone());
+            .connect_lazy_with(options.clone().options([DIRECT]));
         let mut listener = PgListener::connect_with(&pool).await.ok()?;
         listener.eager_reconnect(false);
-        Some(Self {
+        let query = format!("select current_setting('{}', true)", DIRECT.0);
+        let answer = listener.fetch_one(raw_sql(AssertSqlSafe(query))).await;
+        let is_direct = answer.is_ok_and(|row| column(&row, 0) == Some(DIRECT.1));
+        let made = Self {
             listener: Some(listener),
             runtime: Handle::current(),
-        })
+        };
+        is_direct.then_some(made)
     }
 
     async fn listen(&mut self, leases: &[LeaseId]) -> bool {

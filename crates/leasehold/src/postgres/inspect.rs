@@ -68,9 +68,9 @@ impl Inspect for PostgresEngine {
             true => finding(Severity::Fine, "waiting sessions are told at once", ""),
             false => finding(
                 Severity::Warning,
-                "messages (LISTEN) do not get through, as behind a pooler in transaction mode: \
-                 those who wait look 20 times a second",
-                "name the server itself in the URL, or let the pooler pool sessions",
+                "there is a pooler before the server, or it has no connection left: messages \
+                 (LISTEN) do not get through, and those who wait look 20 times a second",
+                "name the server itself in the URL",
             ),
         });
         Ok(findings)

@@ -35,7 +35,7 @@ pub(super) async fn wait(engine: &PostgresEngine, ticket: &Ticket) -> Result<Sta
     }
     let now = boot_time();
     let left = mine.blocked_until().map(|until| until.since(now));
-    let longest = match engine.ears.hears(ticket.lease) {
+    let longest = match engine.ears.is_listening() {
         true => LOOK,
         false => LOOK_UNTOLD,
     };

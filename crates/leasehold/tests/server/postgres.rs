@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ports::free_port;
+pub(crate) use ports::free_port;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Where packages put the programs of one release beside those of another.
@@ -40,7 +40,7 @@ pub(crate) fn must_skip(lacks: Option<&str>) -> bool {
 }
 
 /// A program of the newest release that is installed.
-fn program(name: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let releases = std::fs::read_dir(FOLDERS).ok()?;
     let mut releases: Vec<_> = releases
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -79,6 +79,18 @@ fn server_user() -> Option<(u32, u32)> {
 pub(crate) fn hand_over(folder: &Path) {
     if let Some((user, group)) = server_user() {
         chown(folder, Some(user), Some(group)).expect("root may do that");
+    }
+}
+
+/// Waits until something is there.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LONGEST;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {LONGEST:?}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,5 +1,4 @@
 -- Starts a lease of `p_ttl` milliseconds; again with the same id, the same one.
--- What it tells the session shows that messages get through.
 create or replace function leasehold.open(
     p_session uuid, p_ttl bigint, p_host text, p_pid bigint, p_label text,
     out epoch bigint, out server text
@@ -12,8 +11,23 @@ begin
         p_label, clock_timestamp())
     on conflict (id) do nothing;
     select s.epoch into epoch from leasehold.session s where s.id = p_session;
-    perform leasehold.tell(p_session, 'hello');
+    perform leasehold.warm_up(E'\n' || p_session, p_session, epoch);
     server := leasehold.meet();
+end
+$$;
+
+-- Takes a lock that nobody can name, waits for it too, and gives all back: so the
+-- server has read the functions before anybody waits for them.
+create or replace function leasehold.warm_up(
+    p_name text, p_session uuid, p_epoch bigint
+) returns void language plpgsql volatile as $$
+declare
+    v_other uuid := md5(p_session::text);
+begin
+    perform leasehold.enqueue(p_name, p_session, p_session, p_epoch, 0, 1, 1, false, null);
+    perform leasehold.enqueue(p_name, v_other, p_session, p_epoch, 0, 1, 1, true, null);
+    perform leasehold.withdraw(p_name, null, v_other, null);
+    perform leasehold.withdraw(p_name, null, p_session, null);
 end
 $$;
 
