@@ -6,12 +6,14 @@ mod contend;
 mod etcd;
 mod floor;
 mod held;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]
 mod redlock;
 mod report;
-#[cfg(any(feature = "redis", feature = "etcd"))]
+#[cfg(any(feature = "redis", feature = "etcd", feature = "postgres"))]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(crate) mod slice;
 mod startup;
@@ -93,6 +95,12 @@ pub(crate) async fn bench(
     #[cfg(feature = "etcd")]
     if etcd::is_meant(&setting.url) {
         etcd::bench(&setting, &scratch, &mut report, wanted).await?;
+        report.finish()?;
+        return Ok(exit::OK);
+    }
+    #[cfg(feature = "postgres")]
+    if postgres::is_meant(&setting.url) {
+        postgres::bench(&setting, &scratch, &mut report, wanted).await?;
         report.finish()?;
         return Ok(exit::OK);
     }

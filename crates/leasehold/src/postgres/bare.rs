@@ -50,4 +50,17 @@ impl BarePostgres {
         self.pool.ask(&give, || "measure".into()).await?;
         Ok(())
     }
+
+    /// Removes the table.
+    ///
+    /// # Errors
+    /// What the server says.
+    ///
+    /// # Cancel safety
+    /// The table may stay.
+    pub async fn close(&self) -> Result<()> {
+        let drop = format!("drop table if exists {}", self.table);
+        self.pool.ask(&drop, || "measure".into()).await?;
+        Ok(())
+    }
 }
