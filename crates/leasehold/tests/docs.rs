@@ -6,6 +6,8 @@
 
 #[path = "server/etcd.rs"]
 mod etcd;
+#[path = "server/postgres.rs"]
+mod postgres;
 mod server;
 
 use std::fmt::Write as _;
@@ -48,7 +50,10 @@ fn row(store: &str, promises: &Promises) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
-    if must_skip(lacks_redis()) || must_skip(etcd::Version::System.lacks()) {
+    if must_skip(lacks_redis())
+        || must_skip(etcd::Version::System.lacks())
+        || must_skip(postgres::lacks_postgres())
+    {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -61,6 +66,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
     let fleet = Fleet::start(folder.path(), 3);
     let layout = |layout: &str| format!("{}?layout={layout}", redis.url());
     let etcd = etcd::Etcd::start(folder.path(), etcd::Version::System);
+    let postgres = postgres::Postgres::start(folder.path(), &[]);
     for (store, url) in [
         ("[`sqlite:PATH`](docs/stores/sqlite.md)", sqlite),
         ("[`redis:`](docs/stores/redis.md)", layout("queue")),
@@ -78,6 +84,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
             format!("{}?tokens=off", fleet.url()),
         ),
         ("[`etcd:`](docs/stores/etcd.md)", etcd.url()),
+        ("[`postgres:`](docs/stores/postgres.md)", postgres.url()),
         ("`memory:`", "memory:".to_owned()),
     ] {
         write!(table, "{}", row(store, &promises(&url).await)).unwrap();

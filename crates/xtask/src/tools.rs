@@ -23,6 +23,12 @@ pub(crate) const TOOLS: &[Tool] = &[
     tool("redis-cli", "redis-tools", "servers"),
     tool("etcd", "etcd-server", "conformance"),
     tool("etcdctl", "etcd-client", "conformance"),
+    tool(
+        "/usr/lib/postgresql/*/bin/postgres",
+        "postgresql",
+        "conformance",
+    ),
+    tool("/usr/sbin/pgbouncer", "pgbouncer", "servers"),
     tool("cc", "gcc", "servers"),
     tool("make", "make", "servers"),
     tool("python3", "python3", "interop"),

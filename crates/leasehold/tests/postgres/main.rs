@@ -14,6 +14,7 @@ mod fence;
 mod load;
 mod lossy;
 mod pooler;
+mod rule;
 mod way;
 
 use std::time::Duration;

@@ -169,6 +169,23 @@ impl Postgres {
         }
     }
 
+    /// Runs many statements, one after the other, over one connection, and gives
+    /// what they print.
+    pub(crate) fn script(&self, text: &str) -> String {
+        let mut file = tempfile::NamedTempFile::new().expect("there is room for a file");
+        std::io::Write::write_all(&mut file, text.as_bytes()).expect("it can be written");
+        let output = Command::new(program("psql").expect("psql is beside the server"))
+            .args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-f"])
+            .arg(file.path())
+            .arg(self.url())
+            .stdin(Stdio::null())
+            .output()
+            .expect("psql starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// Ends every connection of the engine.
     pub(crate) fn end_connections(&self) {
         self.sql(
