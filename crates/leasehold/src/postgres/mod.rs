@@ -133,6 +133,17 @@ impl PostgresEngine {
         self.pool.ask(&statement, doing).await
     }
 
+    /// Calls it without waiting for other requests of this process.
+    async fn call_at_once(
+        &self,
+        function: &str,
+        arguments: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let statement = format!("select * from {}.{function}({arguments})", self.schema);
+        self.pool.ask_at_once(&statement, doing).await
+    }
+
     /// After a failover everything that is held is verified.
     fn meets(&self, server: &str) {
         let mut known = lock(&self.server);

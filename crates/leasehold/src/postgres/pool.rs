@@ -86,11 +86,31 @@ impl Pool {
     /// # Cancel safety
     /// The request may be carried out; its connection is closed.
     pub(super) async fn ask(&self, statement: &str, doing: impl Fn() -> String) -> Result<Answer> {
+        self.ask_in(Queueing::InLine, statement, doing).await
+    }
+
+    /// The same without waiting for others: a connection more is made if all are
+    /// in use. What keeps leases must not stand behind requests that nobody
+    /// drives on.
+    pub(super) async fn ask_at_once(
+        &self,
+        statement: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        self.ask_in(Queueing::AtOnce, statement, doing).await
+    }
+
+    async fn ask_in(
+        &self,
+        queueing: Queueing,
+        statement: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
         let mut is_repeated = false;
         let mut attempt = 0;
         let mut reconnections = 0;
         loop {
-            let (error, is_new) = match self.once(statement).await {
+            let (error, is_new) = match self.once(queueing, statement).await {
                 Ok(rows) => return Ok(Answer { rows, is_repeated }),
                 Err(Trouble::Failed { error, is_new }) => (error, is_new),
                 Err(Trouble::Silent) => {
@@ -135,10 +155,10 @@ impl Pool {
         }
     }
 
-    async fn once(&self, statement: &str) -> Result<Vec<PgRow>, Trouble> {
+    async fn once(&self, queueing: Queueing, statement: &str) -> Result<Vec<PgRow>, Trouble> {
         let text = format!("{PINNED}{statement}");
         match &self.source {
-            Source::Own(own) => own.run(text).await,
+            Source::Own(own) => own.run(queueing, text).await,
             Source::Users(pool) => {
                 let failed = |error| Trouble::Failed {
                     error,
@@ -158,6 +178,13 @@ impl Pool {
     }
 }
 
+/// Whether a request waits for those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queueing {
+    InLine,
+    AtOnce,
+}
+
 enum Trouble {
     Failed {
         error: SqlxError,
@@ -168,9 +195,11 @@ enum Trouble {
 }
 
 impl Own {
-    async fn run(&self, text: String) -> Result<Vec<PgRow>, Trouble> {
-        let Ok(_room) = self.room.acquire().await else {
-            return Err(Trouble::Silent);
+    async fn run(&self, queueing: Queueing, text: String) -> Result<Vec<PgRow>, Trouble> {
+        let _room = match queueing {
+            // It is never closed.
+            Queueing::InLine => self.room.acquire().await.ok(),
+            Queueing::AtOnce => None,
         };
         tokio::time::timeout(LIMIT, self.run_now(text))
             .await

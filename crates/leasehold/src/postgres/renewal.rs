@@ -62,7 +62,8 @@ async fn renew_with(
         array("bigint", places),
         array("uuid", tickets),
     );
-    let answer = engine.call("renew", &arguments, || DOING.into()).await?;
+    let asking = engine.call_at_once("renew", &arguments, || DOING.into());
+    let answer = asking.await?;
     let row = answer.rows.first();
     let row = row.ok_or_else(|| strange(DOING.into(), &engine.pool.label))?;
     if column(row, 0) != Some("t") {
