@@ -88,10 +88,9 @@ impl Ears {
         lock(&self.leases).remove(&lease);
         if let Ok(mut connection) = self.connection.try_lock()
             && let Some(open) = &mut *connection
+            && !open.forget(lease).await
         {
-            if !open.forget(lease).await {
-                self.lose(&mut connection);
-            }
+            self.lose(&mut connection);
         }
     }
 

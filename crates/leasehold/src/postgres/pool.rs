@@ -47,7 +47,7 @@ pub(super) struct Pool {
 }
 
 enum Source {
-    Own(Own),
+    Own(Box<Own>),
     Users(PgPool),
 }
 
@@ -59,11 +59,11 @@ struct Own {
 
 impl Pool {
     pub(super) fn new(options: PgConnectOptions, connections: usize, label: String) -> Self {
-        let source = Source::Own(Own {
+        let source = Source::Own(Box::new(Own {
             options,
             idle: Mutex::default(),
             room: Semaphore::new(connections),
-        });
+        }));
         Self { source, label }
     }
 
