@@ -31,8 +31,9 @@ fn said(error: &SqlxError) -> Option<&PgDatabaseError> {
 pub(super) fn cure(error: &SqlxError) -> Cure {
     match code(error) {
         // A serialisation failure, a deadlock, a lock that took too long, a
-        // statement that somebody cancelled.
-        Some("40001" | "40P01" | "55P03" | "57014") => Cure::Again,
+        // statement that somebody cancelled, an isolation level that our
+        // functions refuse.
+        Some("40001" | "40P01" | "55P03" | "57014" | "LH002") => Cure::Again,
         // It shuts down, crashed, or cannot take anybody yet; it takes no writes
         // any more, so another one does; it was idle for too long.
         Some("57P01" | "57P02" | "57P03" | "57P05" | "25006" | "25P03") => Cure::Reconnect,

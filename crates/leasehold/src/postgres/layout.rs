@@ -54,6 +54,9 @@ pub(super) async fn prepare(pool: &Pool, schema: &str) -> Result<()> {
         let why = format!("PostgreSQL {release}; 12 or newer is needed");
         return Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label));
     }
+    if state.has_our_defaults {
+        pool.trust_defaults();
+    }
     if !state.has_tables {
         make(pool, schema).await?;
     }
@@ -96,6 +99,8 @@ pub(super) struct State {
     pub(super) is_read_only: bool,
     pub(super) release: u32,
     pub(super) has_tables: bool,
+    /// What a transaction has unless it says so itself is what we need.
+    pub(super) has_our_defaults: bool,
 }
 
 pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
@@ -103,7 +108,12 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
         "select pg_is_in_recovery(), current_setting('transaction_read_only'), \
          current_setting('server_version_num'), exists (select from pg_catalog.pg_class c \
          join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-         where n.nspname = {} and c.relname = 'meta')",
+         where n.nspname = {} and c.relname = 'meta'), \
+         current_setting('default_transaction_isolation') = 'read committed' \
+         and current_setting('default_transaction_deferrable') = 'off' \
+         and (select count(*) from pg_catalog.pg_settings \
+         where name in ('lock_timeout', 'statement_timeout', 'transaction_timeout') \
+         and reset_val <> '0') = 0",
         quoted(schema)
     );
     let answer = pool.ask(&query, || "connect".to_owned()).await?;
@@ -116,6 +126,7 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
         is_read_only: column(row, 1) == Some("on"),
         release: number(row, 2).unwrap_or(0),
         has_tables: column(row, 3) == Some("t"),
+        has_our_defaults: column(row, 4) == Some("t"),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx_core::connection::ConnectOptions;
@@ -18,9 +19,10 @@ use crate::backoff;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::random::random_u64;
 
-/// Goes before every statement and holds for its transaction only. In another
-/// isolation level a transaction would see a queue as it was before it had to
-/// wait for it. The limits take the place of whatever the server has; nothing
+/// Goes before every statement and holds for its transaction only, unless the
+/// server's defaults are such that it is not needed. In another isolation level
+/// a transaction would see a queue as it was before it had to wait for it; our
+/// functions refuse that. The limits take the place of the server's; nothing
 /// here takes long unless the server does.
 const PINNED: &str = "set transaction isolation level read committed; \
      set local lock_timeout = 2000; set local statement_timeout = 4000; ";
@@ -42,6 +44,7 @@ pub(super) struct Answer {
 /// Connections to one database.
 pub(super) struct Pool {
     source: Source,
+    is_pinned: AtomicBool,
     /// The database for people.
     pub(super) label: String,
 }
@@ -64,12 +67,25 @@ impl Pool {
             idle: Mutex::default(),
             room: Semaphore::new(connections),
         }));
-        Self { source, label }
+        Self::with(source, label)
     }
 
     pub(super) fn of_user(pool: PgPool, label: String) -> Self {
-        let source = Source::Users(pool);
-        Self { source, label }
+        Self::with(Source::Users(pool), label)
+    }
+
+    fn with(source: Source, label: String) -> Self {
+        Self {
+            source,
+            is_pinned: AtomicBool::new(true),
+            label,
+        }
+    }
+
+    /// The server's defaults are known to be what we need. Should they change,
+    /// everything is pinned again.
+    pub(super) fn trust_defaults(&self) {
+        self.is_pinned.store(false, Ordering::Relaxed);
     }
 
     /// How to make a connection beside the pool's.
@@ -120,6 +136,9 @@ impl Pool {
                 }
             };
             let cure = cure(&error);
+            if cure == Cure::Again {
+                self.is_pinned.store(true, Ordering::Relaxed);
+            }
             let fault = fault(error, doing(), &self.label);
             is_repeated |= fault.effect() == Effect::Unknown;
             let is_last = match cure {
@@ -156,7 +175,10 @@ impl Pool {
     }
 
     async fn once(&self, queueing: Queueing, statement: &str) -> Result<Vec<PgRow>, Trouble> {
-        let text = format!("{PINNED}{statement}");
+        let text = match self.is_pinned.load(Ordering::Relaxed) {
+            true => format!("{PINNED}{statement}"),
+            false => statement.to_owned(),
+        };
         match &self.source {
             Source::Own(own) => own.run(queueing, text).await,
             Source::Users(pool) => {

@@ -18,22 +18,25 @@ begin
         return;
     end if;
     perform leasehold.take(p_name);
-    select s.expires > clock_timestamp(), s.epoch into v_is_alive, number
-    from leasehold.session s where s.id = p_session;
-    if v_is_alive is not true then
-        answer := 'gone';
-        return;
-    end if;
-    -- Somebody called back all requests that were on their way.
-    if number <> p_epoch then
-        answer := 'late';
-        return;
-    end if;
     for v_round in 1..2 loop
-        select coalesce(sum(c.weight), 0), max(c.capacity) filter (where c.capacity <> p_capacity),
-            max(c.place) filter (where c.ticket = p_ticket)
-        into v_used, v_other, v_mine
-        from leasehold.claim c where c.name = p_name;
+        select s.expires > clock_timestamp(), s.epoch, q.used, q.other, q.mine
+        into v_is_alive, number, v_used, v_other, v_mine
+        from leasehold.session s, (
+            select coalesce(sum(c.weight), 0) as used,
+                max(c.capacity) filter (where c.capacity <> p_capacity) as other,
+                max(c.place) filter (where c.ticket = p_ticket) as mine
+            from leasehold.claim c where c.name = p_name
+        ) q
+        where s.id = p_session;
+        if v_is_alive is not true then
+            answer := 'gone';
+            return;
+        end if;
+        -- Somebody called back all requests that were on their way.
+        if number <> p_epoch then
+            answer := 'late';
+            return;
+        end if;
         exit when v_mine is not null
             or (v_other is null and v_used + p_weight <= p_capacity)
             or not leasehold.settle(p_name, null, null);
@@ -83,18 +86,12 @@ create or replace function leasehold.enqueue_all(
     out answer text, out places bigint[], out number bigint
 ) language plpgsql volatile as $$
 declare
-    v_key bigint;
     r record;
     v_one record;
     v_is_alive boolean;
 begin
     answer := 'busy';
-    -- Everybody who takes several takes them in this order.
-    for v_key in
-        select distinct hashtextextended(n, 7809639172) as key from unnest(p_names) n order by key
-    loop
-        perform pg_advisory_xact_lock(v_key);
-    end loop;
+    perform leasehold.take_all(p_names);
     select s.expires > clock_timestamp(), s.epoch into v_is_alive, number
     from leasehold.session s where s.id = p_session;
     if v_is_alive is not true then
@@ -175,7 +172,10 @@ begin
     v_weight := leasehold.remove(p_name, v_place, p_ticket);
     if v_weight is not null then
         answer := 'removed';
-        perform leasehold.settle(p_name, v_place, v_weight);
+        perform from leasehold.claim c where c.name = p_name limit 1;
+        if found then
+            perform leasehold.settle(p_name, v_place, v_weight);
+        end if;
         return;
     end if;
     perform from leasehold.claim c

@@ -1,9 +1,29 @@
 -- From here to the end of its transaction whoever calls it is alone with the
 -- queue of this name. Writes nothing. Other names may share the lock by chance
--- and then wait for each other.
+-- and then wait for each other. In another isolation level than this one a
+-- transaction would see the queue as it was before it had to wait: refused.
 create or replace function leasehold.take(p_name text) returns void
-language sql volatile as $$
-    select pg_advisory_xact_lock(hashtextextended(p_name, 7809639172))
+language plpgsql volatile as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'LH002', message = 'not read committed';
+    end if;
+    perform pg_advisory_xact_lock(hashtextextended(p_name, 7809639172));
+end
+$$;
+
+-- The same for several names. Everybody takes them in the same order.
+create or replace function leasehold.take_all(p_names text[]) returns void
+language plpgsql volatile as $$
+declare
+    v_name text;
+begin
+    for v_name in
+        select n from unnest(p_names) n order by hashtextextended(n, 7809639172)
+    loop
+        perform leasehold.take(v_name);
+    end loop;
+end
 $$;
 
 -- Which server this is: its system and its timeline.
@@ -79,6 +99,13 @@ create or replace function leasehold.remove(
 declare
     v_weight bigint;
 begin
+    -- Mostly no transaction ever had this row, and then none has it now.
+    delete from leasehold.claim c
+    where c.name = p_name and c.place = p_place and c.ticket = p_ticket and c.xmax = '0'
+    returning c.weight into v_weight;
+    if found then
+        return v_weight;
+    end if;
     select c.weight into v_weight from leasehold.claim c
     where c.name = p_name and c.place = p_place and c.ticket = p_ticket
     for update skip locked;

@@ -93,14 +93,9 @@ create or replace function leasehold.leave(
     p_names text[], p_tickets uuid[], out fenced bigint
 ) language plpgsql volatile as $$
 declare
-    v_key bigint;
     r record;
 begin
-    for v_key in
-        select distinct hashtextextended(n, 7809639172) as key from unnest(p_names) n order by key
-    loop
-        perform pg_advisory_xact_lock(v_key);
-    end loop;
+    perform leasehold.take_all(p_names);
     fenced := 0;
     for r in
         select w.answer from unnest(p_names, p_tickets) as t (name, ticket),
