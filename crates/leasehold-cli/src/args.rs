@@ -66,6 +66,9 @@ pub(crate) enum Command {
     Redlock(RedlockArgs),
     Fence(FenceArgs),
     Gate(GateArgs),
+    /// Print the SQL that makes the tables, for a role that may not make them
+    #[cfg(feature = "postgres")]
+    Schema,
     /// Print completions for a shell
     Completions(Completions),
     /// Print the manual

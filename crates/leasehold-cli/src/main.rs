@@ -20,6 +20,8 @@ mod print;
 #[cfg(feature = "redis")]
 mod redlock;
 mod run;
+#[cfg(feature = "postgres")]
+mod schema;
 mod show;
 mod signals;
 mod store;
@@ -102,6 +104,8 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
             drop(runtime);
             gate::gate(common, args, console)
         }
+        #[cfg(feature = "postgres")]
+        Command::Schema => schema::schema(common),
         Command::Completions(args) => completions::completions(args),
         Command::Man(args) => man::man(args),
     }

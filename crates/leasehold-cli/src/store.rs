@@ -53,10 +53,22 @@ pub(crate) fn identity(url: &str) -> String {
         let nodes: Vec<_> = nodes.map(node).collect();
         return format!("redlock://{}", nodes.join(","));
     }
-    match rest.rsplit_once('@') {
+    let place = match rest.rsplit_once('@') {
         Some((_, host)) => format!("{scheme}://{host}"),
         None => format!("{scheme}:{rest}"),
+    };
+    // The locks of two schemas are two stores.
+    let schema = scheme.starts_with("postgres").then(|| schema(url));
+    match schema.flatten() {
+        Some(schema) => format!("{place}?schema={schema}"),
+        None => place,
     }
+}
+
+fn schema(url: &str) -> Option<&str> {
+    let (_, options) = url.split_once('?')?;
+    let mut options = options.split('&').rev();
+    options.find_map(|option| option.strip_prefix("schema="))
 }
 
 /// One of several servers, each of which may have its own user and password.
@@ -78,6 +90,16 @@ mod tests {
         let identity = identity("redis://user:hunter2@host:6379/0?password=hunter2");
         assert_eq!(identity, "redis://host:6379/0");
         assert_eq!(super::identity("hunter2"), "");
+    }
+
+    #[test]
+    fn two_schemas_of_a_database_are_two_stores() {
+        let identity = identity("postgres://ann:hunter2@db/shop?ttl=5s&schema=locks");
+        assert_eq!(identity, "postgres://db/shop?schema=locks");
+        assert_eq!(
+            super::identity("postgres://db/shop?ttl=5s"),
+            "postgres://db/shop"
+        );
     }
 
     #[test]

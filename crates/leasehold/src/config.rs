@@ -24,6 +24,8 @@ const SCHEMES: &[&str] = &[
     "etcd",
     "etcds",
     "zk",
+    "postgres",
+    "postgresql",
 ];
 /// The options that every store has.
 const OPTIONS: &[&str] = &["ttl", "margin", "patience", "label"];
@@ -54,6 +56,8 @@ pub(crate) enum Store {
     Etcd(Box<crate::etcd::EtcdConfig>),
     #[cfg(feature = "zookeeper")]
     Zookeeper(Box<crate::zookeeper::ZookeeperConfig>),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<crate::postgres::PostgresConfig>),
 }
 
 impl Store {
@@ -69,6 +73,8 @@ impl Store {
             Self::Etcd(_) => "etcd",
             #[cfg(feature = "zookeeper")]
             Self::Zookeeper(_) => "zk",
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => "postgres",
         }
     }
 
@@ -84,6 +90,8 @@ impl Store {
             Self::Etcd(_) => crate::etcd::OPTIONS,
             #[cfg(feature = "zookeeper")]
             Self::Zookeeper(_) => crate::zookeeper::OPTIONS,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => crate::postgres::OPTIONS,
         }
     }
 
@@ -123,6 +131,16 @@ impl Store {
                 Err(OptionRefusal::NotOurs) => {}
             }
         }
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(config) = self {
+            use crate::postgres::Refusal;
+            match config.set(key, _value) {
+                Ok(()) => return Ok(()),
+                Err(Refusal::Unknown(what, known)) => return Err(unknown(what, _value, known)),
+                Err(Refusal::Wrong(why)) => return Err(wrong(why)),
+                Err(Refusal::NotOurs) => {}
+            }
+        }
         let known = [OPTIONS, self.options()].concat();
         Err(unknown("option", key, &known))
     }
@@ -139,6 +157,8 @@ impl Store {
             Self::Etcd(config) => config.check().map_err(wrong),
             #[cfg(feature = "zookeeper")]
             Self::Zookeeper(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(config) => config.check().map_err(wrong),
         }
     }
 }
@@ -212,6 +232,11 @@ impl Config {
                 let engine = crate::zookeeper::ZookeeperEngine::connect(config).await?;
                 Ok((Arc::new(engine), Clock::Boot))
             }
+            #[cfg(feature = "postgres")]
+            Store::Postgres(config) => {
+                let engine = crate::postgres::PostgresEngine::connect(config).await?;
+                Ok((Arc::new(engine), Clock::Boot))
+            }
         }
     }
 }
@@ -254,6 +279,16 @@ impl Store {
             return Err(wrong(
                 "zk: is not compiled in; enable the feature `zookeeper`",
             ));
+        }
+        #[cfg(feature = "postgres")]
+        if crate::postgres::SCHEMES.contains(&scheme) {
+            let config = crate::postgres::PostgresConfig::parse(scheme, place);
+            return config.map(Box::new).map(Self::Postgres).map_err(wrong);
+        }
+        #[cfg(not(feature = "postgres"))]
+        if scheme == "postgres" || scheme == "postgresql" {
+            let why = format!("{scheme}: is not compiled in; enable the feature `postgres`");
+            return Err(wrong(why));
         }
         // Both `sqlite:/path` and `sqlite:///path` are in use.
         let place = decode(place.strip_prefix("//").unwrap_or(place))?;

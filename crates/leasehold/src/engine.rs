@@ -62,6 +62,12 @@ pub trait Engine: Inspect {
     /// Takes the claim out of its queue: release, cancel and evict alike.
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn>;
 
+    /// Itself, where there is more to it than an engine.
+    #[doc(hidden)]
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        None
+    }
+
     /// Something that keeps the store from taking this lease's holder for dead
     /// while a copy of it is open, where the store can tell.
     #[cfg(unix)]

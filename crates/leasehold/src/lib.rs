@@ -27,6 +27,8 @@ pub mod engine;
 pub mod fence;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod rule;
 
 mod acquire;
@@ -110,6 +112,26 @@ pub async fn bare_etcd(url: &str) -> Result<BareEtcd> {
     match config::Config::parse(url)?.store {
         config::Store::Etcd(config) => BareEtcd::connect(&config).await,
         _ => Err(Error::new(ErrorKind::Config, "measure", "not an etcd URL")),
+    }
+}
+
+/// For measuring: PostgreSQL without leasehold, through the same client.
+///
+/// # Errors
+/// `Config` if the URL is not for PostgreSQL; else as for [`connect`].
+///
+/// # Cancel safety
+/// A table may be left.
+#[doc(hidden)]
+#[cfg(feature = "postgres")]
+pub async fn bare_postgres(url: &str, names: &[String]) -> Result<postgres::BarePostgres> {
+    match config::Config::parse(url)?.store {
+        config::Store::Postgres(config) => postgres::BarePostgres::connect(&config, names).await,
+        _ => Err(Error::new(
+            ErrorKind::Config,
+            "measure",
+            "not a PostgreSQL URL",
+        )),
     }
 }
 

@@ -120,7 +120,15 @@ pub(crate) async fn reaper(core: Arc<Core>, mut errands: mpsc::UnboundedReceiver
     // nothing left to do. They are dropped when the leases are ended: whoever
     // waits for one hears that it is over.
     closings.extend(last.map(|lease| close(&core, lease)));
-    while closings.next().await.is_some() {}
+    // Until then they go on: they may have what the closings need, such as a
+    // connection.
+    loop {
+        tokio::select! {
+            biased;
+            closed = closings.next() => if closed.is_none() { break },
+            Some(()) = withdrawals.next() => {}
+        }
+    }
     if let Some(done) = done {
         let _ = done.send(());
     }

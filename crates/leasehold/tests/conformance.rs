@@ -10,6 +10,12 @@ mod etcd_pool;
 #[cfg(feature = "redis")]
 #[path = "conformance/pool.rs"]
 mod pool;
+#[cfg(feature = "postgres")]
+#[path = "server/postgres.rs"]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "conformance/postgres_pool.rs"]
+mod postgres_pool;
 #[cfg(feature = "redis")]
 mod server;
 #[cfg(feature = "zookeeper")]
@@ -143,6 +149,24 @@ const STORES: &[Store] = &[
         lacks: zookeeper::lacks_zookeeper,
         start: |_, _| zookeeper_pool::THREE.take(),
     },
+    #[cfg(feature = "postgres")]
+    Store {
+        name: "postgres",
+        lacks: postgres::lacks_postgres,
+        start: |_, _| postgres_pool::PLAIN.take(),
+    },
+    #[cfg(feature = "postgres")]
+    Store {
+        name: "postgres-repeatable-read",
+        lacks: postgres::lacks_postgres,
+        start: |_, _| postgres_pool::REPEATABLE_READ.take(),
+    },
+    #[cfg(feature = "postgres")]
+    Store {
+        name: "postgres-serializable",
+        lacks: postgres::lacks_postgres,
+        start: |_, _| postgres_pool::SERIALIZABLE.take(),
+    },
 ];
 
 /// A Redis server of its own, and its URL with these options.
@@ -171,6 +195,8 @@ fn main() -> ExitCode {
     etcd_pool::end();
     #[cfg(feature = "zookeeper")]
     zookeeper_pool::end();
+    #[cfg(feature = "postgres")]
+    postgres_pool::end();
     code
 }
 

@@ -6,6 +6,8 @@
 
 #[path = "server/etcd.rs"]
 mod etcd;
+#[path = "server/postgres.rs"]
+mod postgres;
 mod server;
 #[path = "server/zookeeper.rs"]
 mod zookeeper;
@@ -50,7 +52,10 @@ fn row(store: &str, promises: &Promises) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
-    if must_skip(lacks_redis()) || must_skip(etcd::Version::System.lacks()) {
+    if must_skip(lacks_redis())
+        || must_skip(etcd::Version::System.lacks())
+        || must_skip(postgres::lacks_postgres())
+    {
         return;
     }
     if must_skip(zookeeper::lacks_zookeeper()) {
@@ -67,6 +72,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
     let layout = |layout: &str| format!("{}?layout={layout}", redis.url());
     let etcd = etcd::Etcd::start(folder.path(), etcd::Version::System);
     let zookeeper = zookeeper::Zookeeper::start(folder.path());
+    let postgres = postgres::Postgres::start(folder.path(), &[]);
     for (store, url) in [
         ("[`sqlite:PATH`](docs/stores/sqlite.md)", sqlite),
         ("[`redis:`](docs/stores/redis.md)", layout("queue")),
@@ -85,6 +91,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
         ),
         ("[`etcd:`](docs/stores/etcd.md)", etcd.url()),
         ("[`zk:`](docs/stores/zookeeper.md)", zookeeper.url()),
+        ("[`postgres:`](docs/stores/postgres.md)", postgres.url()),
         ("`memory:`", "memory:".to_owned()),
     ] {
         write!(table, "{}", row(store, &promises(&url).await)).unwrap();

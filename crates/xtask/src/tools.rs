@@ -34,6 +34,12 @@ pub(crate) const TOOLS: &[Tool] = &[
         "conformance",
     ),
     tool("java", "default-jre-headless", "conformance"),
+    tool(
+        "/usr/lib/postgresql/*/bin/postgres",
+        "postgresql",
+        "conformance",
+    ),
+    tool("/usr/sbin/pgbouncer", "pgbouncer", "servers"),
     tool("cc", "gcc", "servers"),
     tool("make", "make", "servers"),
     tool("python3", "python3", "interop"),

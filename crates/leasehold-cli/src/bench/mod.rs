@@ -6,12 +6,19 @@ mod contend;
 mod etcd;
 mod floor;
 mod held;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]
 mod redlock;
 mod report;
-#[cfg(any(feature = "redis", feature = "etcd", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "redis",
+    feature = "etcd",
+    feature = "zookeeper",
+    feature = "postgres"
+))]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(crate) mod slice;
 mod startup;
@@ -101,6 +108,12 @@ pub(crate) async fn bench(
     #[cfg(feature = "zookeeper")]
     if zookeeper::is_meant(&setting.url) {
         zookeeper::bench(&setting, &scratch, &mut report, wanted).await?;
+        report.finish()?;
+        return Ok(exit::OK);
+    }
+    #[cfg(feature = "postgres")]
+    if postgres::is_meant(&setting.url) {
+        postgres::bench(&setting, &scratch, &mut report, wanted).await?;
         report.finish()?;
         return Ok(exit::OK);
     }

@@ -19,6 +19,11 @@ mod hold;
 mod look;
 mod loss;
 mod nested;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "../../../leasehold/tests/server/postgres.rs"]
+mod postgres_server;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]

@@ -12,7 +12,7 @@ const PORTS: Range<u16> = 11_000..21_000;
 const BUS: u16 = 10_000;
 
 /// A port that is free, as is the one for the bus of a cluster.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let count = u64::from(PORTS.end - PORTS.start);
     for _ in 0..1_000 {
         let random = RandomState::new().hash_one(()) % count;

@@ -1,0 +1,146 @@
+//! The schema: what it is, whether it is there, and making it.
+
+use super::pool::Pool;
+use super::text::{column, identifier, number, quoted};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Raised by any change that an older version would misread.
+pub(super) const VERSION: u32 = 1;
+
+/// Nobody else makes tables meanwhile.
+const FOUNDING: &str = "select pg_advisory_xact_lock(7809639173);\n";
+
+const PARTS: [&str; 5] = [
+    include_str!("sql/tables.sql"),
+    include_str!("sql/common.sql"),
+    include_str!("sql/claims.sql"),
+    include_str!("sql/sessions.sql"),
+    include_str!("sql/founding.sql"),
+];
+
+/// Everything that the engine needs in a database, as SQL that may be run again.
+pub(super) fn script(schema: &str) -> String {
+    let quoted = identifier(schema);
+    let whole = PARTS.join("\n");
+    let whole = whole
+        .replace(
+            "if not exists leasehold;",
+            &format!("if not exists {quoted};"),
+        )
+        .replace("'leasehold.token'", &regclass(schema))
+        .replace("leasehold.", &format!("{quoted}."));
+    format!("{FOUNDING}{whole}")
+}
+
+/// The counter, as `nextval` wants it: a name in a literal.
+fn regclass(schema: &str) -> String {
+    quoted(&format!("{}.token", identifier(schema)))
+}
+
+/// Leaves the schema ready for use, making it if it is missing.
+pub(super) async fn prepare(pool: &Pool, schema: &str) -> Result<()> {
+    let doing = || "connect".to_owned();
+    let state = state(pool, schema).await?;
+    if state.is_standby {
+        let why = "the server is a standby and takes no writes: name the one that does";
+        return Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label));
+    }
+    if state.is_read_only {
+        let why = "the server or the role is set to read only (default_transaction_read_only)";
+        return Err(Error::new(ErrorKind::Denied, doing(), why).on(&*pool.label));
+    }
+    if state.release < 120_000 {
+        let release = state.release / 10_000;
+        let why = format!("PostgreSQL {release}; 12 or newer is needed");
+        return Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label));
+    }
+    if state.has_our_defaults {
+        pool.trust_defaults();
+    }
+    if !state.has_tables {
+        make(pool, schema).await?;
+    }
+    let query = format!("select version from {}.meta", identifier(schema));
+    let answer = pool.ask(&query, doing).await?;
+    let version: Option<u32> = answer.rows.first().and_then(|row| number(row, 0));
+    let why = match version {
+        Some(VERSION) => return Ok(()),
+        Some(newer) if newer > VERSION => {
+            format!("layout version {newer} is newer than {VERSION}: update leasehold")
+        }
+        Some(odd) => format!("layout version {odd} is unknown: choose another schema"),
+        None => "the schema has no layout version: it belongs to something else, or was made \
+                 in part; choose another"
+            .into(),
+    };
+    Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label))
+}
+
+async fn make(pool: &Pool, schema: &str) -> Result<()> {
+    let doing = || "make the tables".to_owned();
+    match pool.ask(&script(schema), doing).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::Denied => {
+            let why = format!(
+                "the tables are missing and this role may not make them: let somebody who may \
+                 run what `leasehold schema` prints ({})",
+                error.why()
+            );
+            Err(Error::new(ErrorKind::Denied, "connect", why).on(&*pool.label))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What can be known of a server before there are tables.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) is_standby: bool,
+    pub(super) is_read_only: bool,
+    pub(super) release: u32,
+    pub(super) has_tables: bool,
+    /// What a transaction has unless it says so itself is what we need.
+    pub(super) has_our_defaults: bool,
+}
+
+pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
+    let query = format!(
+        "select pg_is_in_recovery(), current_setting('transaction_read_only'), \
+         current_setting('server_version_num'), exists (select from pg_catalog.pg_class c \
+         join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+         where n.nspname = {} and c.relname = 'meta'), \
+         current_setting('default_transaction_isolation') = 'read committed' \
+         and current_setting('default_transaction_deferrable') = 'off' \
+         and (select count(*) from pg_catalog.pg_settings \
+         where name in ('lock_timeout', 'statement_timeout', 'transaction_timeout') \
+         and reset_val <> '0') = 0",
+        quoted(schema)
+    );
+    let answer = pool.ask(&query, || "connect".to_owned()).await?;
+    let Some(row) = answer.rows.first() else {
+        let why = "the server answers nothing; is it PostgreSQL?";
+        return Err(Error::new(ErrorKind::Config, "connect", why).on(&*pool.label));
+    };
+    Ok(State {
+        is_standby: column(row, 0) == Some("t"),
+        is_read_only: column(row, 1) == Some("on"),
+        release: number(row, 2).unwrap_or(0),
+        has_tables: column(row, 3) == Some("t"),
+        has_our_defaults: column(row, 4) == Some("t"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_names_the_schema_everywhere() {
+        let script = script("a\"b");
+        assert!(!script.contains("leasehold."), "{script}");
+        assert!(script.contains("create schema if not exists \"a\"\"b\";"));
+        assert!(script.contains("nextval(E'\"a\"\"b\".token')"));
+        // The channel is no part of the schema.
+        assert!(script.contains("'leasehold_'"));
+    }
+}

@@ -1,0 +1,247 @@
+//! The PostgreSQL engine: locks in the database that you already have.
+//!
+//! A lock is a queue of rows. Whoever changes it takes an advisory lock of its
+//! name first, for the length of one short transaction, and draws the claim's
+//! order only then; so the order is a token too. A lease is one row, renewed on
+//! the server's clock. Every request is one call of a function of our schema and
+//! one round trip. Whoever takes a claim out finds out who holds now and tells
+//! that session through its own channel; a hand-over is two statements.
+//! The layout and every step are in `docs/stores/postgres.md`.
+
+mod answer;
+mod bare;
+mod claims;
+mod config;
+mod ears;
+mod fault;
+mod fence;
+mod inbox;
+mod inspect;
+mod layout;
+mod pool;
+mod renewal;
+mod text;
+mod waiting;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+pub use sqlx_postgres::{PgPool, PgTransaction};
+
+use self::answer::strange;
+#[doc(hidden)]
+pub use self::bare::BarePostgres;
+pub(crate) use self::config::{OPTIONS, PostgresConfig, Refusal, SCHEMES};
+use self::ears::Ears;
+pub use self::fence::fence;
+use self::inbox::Inbox;
+use self::pool::{Answer, Pool};
+use self::renewal::whole_millis;
+use self::text::{column, identifier, lease as lease_id, number, quoted};
+use crate::clock::Clock;
+use crate::config::{Config, Store};
+use crate::engine::{
+    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
+    Withdrawn,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::promises::{Grade, Promises, Reach};
+use crate::random::random_u128;
+use crate::session::Session;
+
+/// How many tokens one grant may be split into; `sql/tables.sql` knows it too.
+const TOKENS_PER_GRANT: u32 = 32;
+
+/// Opens a session on a pool of your own. The options are those of a URL, such
+/// as `ttl=5s&schema=locks`; they may be empty.
+///
+/// Requests take turns on the pool's connections; one more connection, which
+/// listens, is made beside it.
+///
+/// # Errors
+/// As for [`connect`](crate::connect).
+///
+/// # Cancel safety
+/// As for [`connect`](crate::connect).
+pub async fn connect_with(pool: PgPool, options: &str) -> Result<Session> {
+    let config = Config::parse(&format!("postgres://pool?{options}"))?;
+    let Store::Postgres(postgres) = &config.store else {
+        return Err(Error::new(ErrorKind::Config, "connect", "not PostgreSQL"));
+    };
+    let label = config::label(&pool.connect_options());
+    let pool = Pool::of_user(pool, label);
+    let engine = PostgresEngine::start(pool, &postgres.schema).await?;
+    let (settings, label) = (config.settings, config.label);
+    Session::start(Arc::new(engine), "postgres", Clock::Boot, settings, label).await
+}
+
+/// What the engine needs in a database, as SQL for those who make tables by
+/// hand. It may be run again. The schema is the one that the URL names.
+///
+/// # Errors
+/// `Config` if the URL is not one of PostgreSQL.
+pub fn schema(url: &str) -> Result<String> {
+    match Config::parse(url)?.store {
+        Store::Postgres(config) => Ok(layout::script(&config.schema)),
+        _ => {
+            let why = "only postgres: has tables to make by hand";
+            Err(Error::new(ErrorKind::Config, "print the schema", why))
+        }
+    }
+}
+
+/// Locks in a PostgreSQL database.
+#[derive(Debug)]
+pub(crate) struct PostgresEngine {
+    pool: Pool,
+    ears: Ears,
+    inbox: Inbox,
+    /// The schema, quoted.
+    schema: String,
+    /// Which server was met last.
+    server: Mutex<String>,
+}
+
+impl PostgresEngine {
+    /// Connects, looks whether the server fits, and makes the tables if they are
+    /// missing.
+    pub(crate) async fn connect(config: &PostgresConfig) -> Result<Self> {
+        let pool = Pool::new(config.options(), config.connections, config.label());
+        Self::start(pool, &config.schema).await
+    }
+
+    async fn start(pool: Pool, schema: &str) -> Result<Self> {
+        layout::prepare(&pool, schema).await?;
+        Ok(Self {
+            ears: Ears::new(pool.options()),
+            inbox: Inbox::default(),
+            schema: identifier(schema),
+            server: Mutex::default(),
+            pool,
+        })
+    }
+
+    /// Calls a function of our schema.
+    async fn call(
+        &self,
+        function: &str,
+        arguments: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let statement = format!("select * from {}.{function}({arguments})", self.schema);
+        self.pool.ask(&statement, doing).await
+    }
+
+    /// Calls it without waiting for other requests of this process.
+    async fn call_at_once(
+        &self,
+        function: &str,
+        arguments: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let statement = format!("select * from {}.{function}({arguments})", self.schema);
+        self.pool.ask_at_once(&statement, doing).await
+    }
+
+    /// After a failover everything that is held is verified.
+    fn meets(&self, server: &str) {
+        let mut known = lock(&self.server);
+        if *known == server {
+            return;
+        }
+        if !known.is_empty() {
+            tracing::warn!(%server, "another server or timeline than before");
+            self.inbox.missed();
+        }
+        server.clone_into(&mut known);
+    }
+}
+
+#[async_trait]
+impl Engine for PostgresEngine {
+    fn promises(&self) -> Promises {
+        Promises {
+            fair: true,
+            rwlock: true,
+            semaphore: true,
+            fence: Grade::Ordered,
+            tokens_per_grant: TOKENS_PER_GRANT,
+            durable: true,
+            ..Promises::least(Reach::Network)
+        }
+    }
+
+    async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
+        let doing = || "open a session".to_owned();
+        let lease = Lease {
+            id: LeaseId(random_u128()),
+            ttl,
+        };
+        // Before the row: from then on others may tell us something.
+        self.ears.add(lease.id).await;
+        let arguments = format!(
+            "{}, {}, {}, {}, {}",
+            lease_id(lease.id),
+            whole_millis(ttl),
+            quoted(owner.host()),
+            owner.pid(),
+            quoted(owner.label()),
+        );
+        let answer = self.call("open", &arguments, doing).await?;
+        let row = answer.rows.first();
+        let epoch = row.and_then(|row| number(row, 0));
+        let epoch = epoch.ok_or_else(|| strange(doing(), &self.pool.label))?;
+        self.inbox.add_lease(lease, epoch);
+        self.meets(row.and_then(|row| column(row, 1)).unwrap_or_default());
+        Ok(lease)
+    }
+
+    async fn renew(&self, lease: &Lease) -> Result<Renewal> {
+        renewal::renew(self, lease).await
+    }
+
+    async fn close(&self, lease: &Lease) -> Result<()> {
+        claims::close(self, lease).await
+    }
+
+    async fn listen(&self, lease: &Lease) {
+        let Some(open) = self.inbox.lease(lease.id) else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            biased;
+            () = open.news.notified() => {}
+            () = self.ears.listen(&self.inbox) => {}
+        }
+    }
+
+    async fn enqueue(&self, ticket: &Ticket) -> Result<Standing> {
+        claims::enqueue(self, ticket).await
+    }
+
+    async fn enqueue_all(&self, tickets: &[Ticket]) -> Result<Together> {
+        claims::enqueue_all(self, tickets).await
+    }
+
+    async fn wait(&self, ticket: &Ticket, _watch: Watch) -> Result<Standing> {
+        waiting::wait(self, ticket).await
+    }
+
+    async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
+        match cause {
+            Cause::Ours => claims::withdraw(self, claim).await,
+            Cause::Evicted { by, reason } => claims::evict(self, claim, by, reason).await,
+        }
+    }
+
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
+    }
+}
+
+/// What is behind these locks is whole after any panic: no code that could
+/// panic runs while one is taken.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,257 @@
+//! Requests, over a few connections. Each is one message and one transaction.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sqlx_core::connection::ConnectOptions;
+use sqlx_core::error::Error as SqlxError;
+use sqlx_core::executor::Executor;
+use sqlx_core::raw_sql::raw_sql;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool, PgRow};
+use tokio::sync::Semaphore;
+
+use super::fault::{Cure, cure, fault};
+use super::lock;
+use crate::backoff;
+use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::random::random_u64;
+
+/// Goes before every statement and holds for its transaction only, unless the
+/// server's defaults are such that it is not needed. In another isolation level
+/// a transaction would see a queue as it was before it had to wait for it; our
+/// functions refuse that. The limits take the place of the server's; nothing
+/// here takes long unless the server does.
+const PINNED: &str = "set transaction isolation level read committed; \
+     set local lock_timeout = 2000; set local statement_timeout = 4000; ";
+
+/// How long a connection may take, and an answer.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// How often a request is made again because others were in its way.
+const ATTEMPTS: u32 = 6;
+
+/// What a request brought.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) rows: Vec<PgRow>,
+    /// One before it may have been carried out, and its answer lost.
+    pub(super) is_repeated: bool,
+}
+
+/// Connections to one database.
+pub(super) struct Pool {
+    source: Source,
+    is_pinned: AtomicBool,
+    /// The database for people.
+    pub(super) label: String,
+}
+
+enum Source {
+    Own(Box<Own>),
+    Users(PgPool),
+}
+
+struct Own {
+    options: PgConnectOptions,
+    idle: Mutex<Vec<PgConnection>>,
+    room: Semaphore,
+}
+
+impl Pool {
+    pub(super) fn new(options: PgConnectOptions, connections: usize, label: String) -> Self {
+        let source = Source::Own(Box::new(Own {
+            options,
+            idle: Mutex::default(),
+            room: Semaphore::new(connections),
+        }));
+        Self::with(source, label)
+    }
+
+    pub(super) fn of_user(pool: PgPool, label: String) -> Self {
+        Self::with(Source::Users(pool), label)
+    }
+
+    fn with(source: Source, label: String) -> Self {
+        Self {
+            source,
+            is_pinned: AtomicBool::new(true),
+            label,
+        }
+    }
+
+    /// The server's defaults are known to be what we need. Should they change,
+    /// everything is pinned again.
+    pub(super) fn trust_defaults(&self) {
+        self.is_pinned.store(false, Ordering::Relaxed);
+    }
+
+    /// How to make a connection beside the pool's.
+    pub(super) fn options(&self) -> PgConnectOptions {
+        match &self.source {
+            Source::Own(own) => own.options.clone(),
+            Source::Users(pool) => (*pool.connect_options()).clone(),
+        }
+    }
+
+    /// Makes a request, and makes it again where that may help. It must be one
+    /// that may be made twice.
+    ///
+    /// # Cancel safety
+    /// The request may be carried out; its connection is closed.
+    pub(super) async fn ask(&self, statement: &str, doing: impl Fn() -> String) -> Result<Answer> {
+        self.ask_in(Queueing::InLine, statement, doing).await
+    }
+
+    /// The same without waiting for others: a connection more is made if all are
+    /// in use. What keeps leases must not stand behind requests that nobody
+    /// drives on.
+    pub(super) async fn ask_at_once(
+        &self,
+        statement: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        self.ask_in(Queueing::AtOnce, statement, doing).await
+    }
+
+    async fn ask_in(
+        &self,
+        queueing: Queueing,
+        statement: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let mut is_repeated = false;
+        let mut attempt = 0;
+        let mut reconnections = 0;
+        loop {
+            let (error, is_new) = match self.once(queueing, statement).await {
+                Ok(rows) => return Ok(Answer { rows, is_repeated }),
+                Err(Trouble::Failed { error, is_new }) => (error, is_new),
+                Err(Trouble::Silent) => {
+                    let why = "the server does not answer";
+                    let error = Error::new(ErrorKind::Unavailable, doing(), why);
+                    return Err(error.on(&*self.label).effect_is(Effect::Unknown));
+                }
+            };
+            let cure = cure(&error);
+            if cure == Cure::Again {
+                self.is_pinned.store(true, Ordering::Relaxed);
+            }
+            let fault = fault(error, doing(), &self.label);
+            is_repeated |= fault.effect() == Effect::Unknown;
+            let is_last = match cure {
+                Cure::None => true,
+                // What lay idle for long may all be broken.
+                Cure::Reconnect => {
+                    reconnections += 1;
+                    is_new || reconnections > self.most_idle()
+                }
+                Cure::Again => {
+                    attempt += 1;
+                    attempt >= ATTEMPTS
+                }
+            };
+            if is_last {
+                let effect = match is_repeated {
+                    true => Effect::Unknown,
+                    false => fault.effect(),
+                };
+                return Err(fault.effect_is(effect));
+            }
+            if cure == Cure::Again {
+                let (first, longest) = (Duration::from_millis(2), Duration::from_millis(100));
+                tokio::time::sleep(backoff::pause(attempt, first, longest, random_u64())).await;
+            }
+        }
+    }
+
+    fn most_idle(&self) -> u32 {
+        match &self.source {
+            Source::Own(own) => u32::try_from(lock(&own.idle).len()).unwrap_or(u32::MAX) + 1,
+            Source::Users(pool) => pool.size() + 1,
+        }
+    }
+
+    async fn once(&self, queueing: Queueing, statement: &str) -> Result<Vec<PgRow>, Trouble> {
+        let text = match self.is_pinned.load(Ordering::Relaxed) {
+            true => format!("{PINNED}{statement}"),
+            false => statement.to_owned(),
+        };
+        match &self.source {
+            Source::Own(own) => own.run(queueing, text).await,
+            Source::Users(pool) => {
+                let failed = |error| Trouble::Failed {
+                    error,
+                    is_new: false,
+                };
+                let mut connection = pool.acquire().await.map_err(failed)?;
+                let request = connection.fetch_all(raw_sql(AssertSqlSafe(text)));
+                let answer = tokio::time::timeout(LIMIT, request).await;
+                let is_well = matches!(&answer, Ok(Ok(_)))
+                    || matches!(&answer, Ok(Err(error)) if cure(error) != Cure::Reconnect);
+                if !is_well {
+                    connection.close_on_drop();
+                }
+                answer.map_err(|_| Trouble::Silent)?.map_err(failed)
+            }
+        }
+    }
+}
+
+/// Whether a request waits for those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Queueing {
+    InLine,
+    AtOnce,
+}
+
+enum Trouble {
+    Failed {
+        error: SqlxError,
+        /// The connection was made for this request.
+        is_new: bool,
+    },
+    Silent,
+}
+
+impl Own {
+    async fn run(&self, queueing: Queueing, text: String) -> Result<Vec<PgRow>, Trouble> {
+        let _room = match queueing {
+            // It is never closed.
+            Queueing::InLine => self.room.acquire().await.ok(),
+            Queueing::AtOnce => None,
+        };
+        tokio::time::timeout(LIMIT, self.run_now(text))
+            .await
+            .unwrap_or(Err(Trouble::Silent))
+    }
+
+    async fn run_now(&self, text: String) -> Result<Vec<PgRow>, Trouble> {
+        let idle = lock(&self.idle).pop();
+        let is_new = idle.is_none();
+        let failed = |error| Trouble::Failed { error, is_new };
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => self.options.connect().await.map_err(failed)?,
+        };
+        let answer = connection.fetch_all(raw_sql(AssertSqlSafe(text))).await;
+        // Without a whole answer nobody knows what still comes over it: it is
+        // closed, which dropping does.
+        let is_well = match &answer {
+            Ok(_) => true,
+            Err(error) => cure(error) != Cure::Reconnect,
+        };
+        if is_well {
+            lock(&self.idle).push(connection);
+        }
+        answer.map_err(failed)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({})", self.label)
+    }
+}

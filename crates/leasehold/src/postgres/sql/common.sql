@@ -1,0 +1,181 @@
+-- From here to the end of its transaction whoever calls it is alone with the
+-- queue of this name. Writes nothing. Other names may share the lock by chance
+-- and then wait for each other. In another isolation level than this one a
+-- transaction would see the queue as it was before it had to wait: refused.
+create or replace function leasehold.take(p_name text) returns void
+language plpgsql volatile as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'LH002', message = 'not read committed';
+    end if;
+    perform pg_advisory_xact_lock(hashtextextended(p_name, 7809639172));
+end
+$$;
+
+-- The same for several names. Everybody takes them in the same order.
+create or replace function leasehold.take_all(p_names text[]) returns void
+language plpgsql volatile as $$
+declare
+    v_name text;
+begin
+    for v_name in
+        select n from unnest(p_names) n order by hashtextextended(n, 7809639172)
+    loop
+        perform leasehold.take(v_name);
+    end loop;
+end
+$$;
+
+-- Which server this is: its system and its timeline.
+create or replace function leasehold.server() returns text
+language sql volatile as $$
+    select c.system_identifier || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8)
+    from pg_control_system() c
+$$;
+
+-- Ends a session whose time is over, for good, and says whether it is over. One
+-- that somebody is at right now, maybe to renew it, is not; so nobody waits for
+-- anybody here, and nothing can deadlock.
+create or replace function leasehold.bury(p_session uuid) returns boolean
+language plpgsql volatile as $$
+begin
+    perform from leasehold.session s
+    where s.id = p_session and s.expires <= clock_timestamp()
+    for update skip locked;
+    if found then
+        update leasehold.session set expires = '-infinity'
+        where id = p_session and expires > '-infinity';
+        return true;
+    end if;
+    return not exists (select from leasehold.session s where s.id = p_session);
+end
+$$;
+
+-- Walks the queue from its head to the first claim that waits. Takes out the
+-- dead and tells those who hold now and did not before `p_left_place`, with
+-- `p_left_weight`, was taken out. A claim that a transaction is fenced by stays
+-- in its place, dead or not. Says whether it took out anything. Needs `take`.
+create or replace function leasehold.settle(
+    p_name text, p_left_place bigint, p_left_weight bigint
+) returns boolean language plpgsql volatile as $$
+declare
+    r record;
+    v_before bigint := 0;
+    v_used bigint := 0;
+    v_is_left boolean := p_left_place is null;
+    v_has_buried boolean := false;
+begin
+    for r in
+        select c.place, c.ticket, c.session, c.weight, c.capacity, (
+            select s.expires > clock_timestamp() from leasehold.session s where s.id = c.session
+        ) as is_alive
+        from leasehold.claim c where c.name = p_name order by c.place
+    loop
+        if not v_is_left and r.place > p_left_place then
+            v_is_left := true;
+            v_before := v_before + p_left_weight;
+        end if;
+        v_before := v_before + r.weight;
+        if r.is_alive is not true and leasehold.bury(r.session)
+            and leasehold.remove(p_name, r.place, r.ticket) is not null
+        then
+            v_has_buried := true;
+            continue;
+        end if;
+        v_used := v_used + r.weight;
+        exit when v_used > r.capacity;
+        if v_before > r.capacity then
+            perform leasehold.tell(r.session, r.ticket || ' ' || r.place);
+        end if;
+    end loop;
+    return v_has_buried;
+end
+$$;
+
+-- Deletes a claim unless a transaction is fenced by it. Answers its weight.
+create or replace function leasehold.remove(
+    p_name text, p_place bigint, p_ticket uuid
+) returns bigint language plpgsql volatile as $$
+declare
+    v_weight bigint;
+begin
+    -- Mostly no transaction ever had this row, and then none has it now.
+    delete from leasehold.claim c
+    where c.name = p_name and c.place = p_place and c.ticket = p_ticket and c.xmax = '0'
+    returning c.weight into v_weight;
+    if found then
+        return v_weight;
+    end if;
+    select c.weight into v_weight from leasehold.claim c
+    where c.name = p_name and c.place = p_place and c.ticket = p_ticket
+    for update skip locked;
+    if found then
+        delete from leasehold.claim c where c.name = p_name and c.place = p_place;
+    end if;
+    return v_weight;
+end
+$$;
+
+-- Heard by the session alone, after the commit.
+create or replace function leasehold.tell(p_session uuid, p_message text) returns void
+language sql volatile as $$
+    select pg_notify('leasehold_' || replace(p_session::text, '-', ''), p_message)
+$$;
+
+-- Where a claim stands, by reading only. A claim that is dead but still there
+-- counts, so "held" never rests on ignoring one. `wake`: in how many
+-- milliseconds the one who is in the way is over. `watch`: the claim that alone
+-- keeps it out, if there is one.
+create or replace function leasehold.look(
+    p_name text, p_ticket uuid, p_place bigint,
+    out answer text, out place bigint, out ahead bigint, out watch bigint, out wake bigint
+) language plpgsql volatile as $$
+declare
+    r record;
+    v_used bigint := 0;
+    v_first timestamptz;
+    v_weight bigint;
+    v_is_mine boolean := false;
+begin
+    -- What a standby says is not of now.
+    if pg_is_in_recovery() then
+        raise exception using errcode = '25006', message = 'the server is a standby';
+    end if;
+    answer := 'gone';
+    place := p_place;
+    select c.weight into v_weight from leasehold.claim c join leasehold.session s on s.id = c.session
+    where c.name = p_name and c.place = p_place and c.ticket = p_ticket
+    and s.expires > clock_timestamp();
+    if not found then
+        return;
+    end if;
+    for r in
+        select c.place, c.weight, c.capacity, coalesce((
+            select s.expires from leasehold.session s where s.id = c.session
+        ), '-infinity') as expires
+        from leasehold.claim c where c.name = p_name and c.place <= p_place order by c.place
+    loop
+        v_used := v_used + r.weight;
+        v_is_mine := r.place = p_place;
+        if v_used > r.capacity then
+            -- Nobody passes the first to wait: it looks after those who hold,
+            -- and the others look after it.
+            if not v_is_mine then
+                v_first := r.expires;
+            end if;
+            exit;
+        end if;
+        if v_is_mine then
+            answer := 'held';
+            return;
+        end if;
+        v_first := least(v_first, r.expires);
+    end loop;
+    answer := 'waiting';
+    select count(*), max(c.place) filter (where c.weight + v_weight > c.capacity)
+    into ahead, watch
+    from leasehold.claim c where c.name = p_name and c.place < p_place;
+    wake := greatest(0, least(86400000, 1000 * extract(epoch from
+        greatest(v_first, '2000-01-01') - clock_timestamp())))::bigint;
+end
+$$;

@@ -1,0 +1,171 @@
+//! Roles, rights and servers that do not fit: one clear line each.
+
+use leasehold::ErrorKind;
+
+use super::server::{Postgres, command};
+use super::{heard, lock, postgres, session, wait_for_lock};
+
+async fn refusal(url: &str) -> (ErrorKind, String) {
+    let error = leasehold::connect(url).await.expect_err("it is refused");
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "{text}");
+    (error.kind(), text)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_without_the_right_to_make_tables_needs_somebody_who_has_it() {
+    let Some((_folder, server)) = postgres(&[]) else {
+        return;
+    };
+    server.sql("create role app login");
+    let url = server.url_as("app");
+    let (kind, text) = refusal(&url).await;
+    assert_eq!(kind, ErrorKind::Denied, "{text}");
+    assert!(text.contains("`leasehold schema`"), "{text}");
+    server.sql(&leasehold::postgres::schema(&url).unwrap());
+    let (kind, text) = refusal(&url).await;
+    assert_eq!(kind, ErrorKind::Denied, "{text}");
+    server.sql(
+        "grant usage on schema leasehold to app; \
+         grant usage on sequence leasehold.token to app; \
+         grant select, insert, update, delete on all tables in schema leasehold to app",
+    );
+    let (one, other) = (session(&url, "").await, session(&url, "").await);
+    let guard = lock(&one, "a").await;
+    let waiting = wait_for_lock(&other, "a");
+    guard.release().await.unwrap();
+    heard(waiting).await.release().await.unwrap();
+    one.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_or_database_or_server_is_named() {
+    let Some((_folder, server)) = postgres(&[]) else {
+        return;
+    };
+    server.sql("create role ann login password 'right'");
+    let rules = "host all u 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    std::fs::write(server.data().join("pg_hba.conf"), rules).unwrap();
+    server.sql("select pg_reload_conf()");
+    let place = |user: &str, database: &str| {
+        format!("postgres://{user}@127.0.0.1:{}/{database}", server.port)
+    };
+    super::server::wait_for("the new rules", || {
+        let listed = server.sql("select count(*) from pg_hba_file_rules");
+        (listed == "2").then_some(())
+    });
+    let (kind, text) = refusal(&place("ann:hunter2", "postgres")).await;
+    assert_eq!(kind, ErrorKind::Denied, "{text}");
+    assert!(
+        !text.contains("hunter2") && text.contains("password"),
+        "{text}"
+    );
+    server.sql("grant create on database postgres to ann");
+    let right = session(&place("ann:right", "postgres"), "schema=anns").await;
+    lock(&right, "a").await.release().await.unwrap();
+    let (kind, text) = refusal(&place("u", "nowhere")).await;
+    assert_eq!(kind, ErrorKind::Config, "{text}");
+    assert!(text.contains("nowhere"), "{text}");
+    let (kind, text) = refusal("postgres://u@127.0.0.1:1/x").await;
+    assert_eq!(kind, ErrorKind::Unavailable, "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_layout_and_a_foreign_schema_are_refused() {
+    let Some((_folder, server)) = postgres(&[]) else {
+        return;
+    };
+    drop(session(&server.url(), "").await);
+    server.sql("update leasehold.meta set version = 2");
+    let (kind, text) = refusal(&server.url()).await;
+    assert_eq!(kind, ErrorKind::Config);
+    assert!(text.contains("version 2 is newer than 1"), "{text}");
+    server.sql("create schema other; create table other.meta (version text)");
+    let (kind, text) = refusal(&format!("{}?schema=other", server.url())).await;
+    assert_eq!(kind, ErrorKind::Config);
+    assert!(text.contains("choose another"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_read_only_is_refused() {
+    let Some((_folder, server)) = postgres(&["default_transaction_read_only=on"]) else {
+        return;
+    };
+    let (kind, text) = refusal(&server.url()).await;
+    assert_eq!(kind, ErrorKind::Denied);
+    assert!(text.contains("read only"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_is_refused_and_takes_over_when_it_is_promoted() {
+    let Some((folder, server)) = postgres(&["wal_level=replica"]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=20s").await;
+    let guard = lock(&one, "a").await;
+    let data = folder.path().join("standby");
+    std::fs::create_dir(&data).unwrap();
+    super::server::hand_over(&data);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&data, mode).unwrap();
+    let mut backup = command(super::server::program("pg_basebackup").unwrap());
+    backup.args([
+        "-R",
+        "-X",
+        "stream",
+        "-c",
+        "fast",
+        "-d",
+        &server.url(),
+        "-D",
+    ]);
+    let status = backup.arg(&data).status().unwrap();
+    assert!(status.success());
+    let standby = Postgres::start_on(data, Vec::new());
+    let (kind, text) = refusal(&standby.url()).await;
+    assert_eq!(kind, ErrorKind::Config);
+    assert!(text.contains("standby"), "{text}");
+    let token = guard.token();
+    super::server::wait_for("the claim on the standby", || {
+        let count = standby.sql("select count(*) from leasehold.claim where name = 'a'");
+        (count == "1").then_some(())
+    });
+    standby.sql("select pg_promote()");
+    let other = session(&standby.url(), "ttl=20s").await;
+    // It has the claim, and what comes after it has a far greater token.
+    assert!(other.mutex("a").try_lock().await.unwrap().is_none());
+    let next = lock(&other, "b").await.token();
+    assert!(next.get() > token.get() + (1 << 32), "{token} {next}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_schemas_and_names_stay_in_their_quotes() {
+    let Some((_folder, server)) = postgres(&["standard_conforming_strings=off"]) else {
+        return;
+    };
+    let schema = "schema=a%22b'%5C%20c";
+    let one = session(&server.url(), schema).await;
+    let names = [
+        "it's",
+        "\\",
+        "\\'; drop table x; --",
+        "$$",
+        "%s",
+        "a\"b",
+        "{}",
+        "🔒",
+    ];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(lock(&one, name).await);
+    }
+    let inspector = super::inspector(&format!("{}?{schema}", server.url())).await;
+    let mut listed: Vec<_> = inspector.names("").await.unwrap();
+    let mut names = names.map(|name| leasehold::Name::new(name).unwrap());
+    names.sort();
+    listed.sort();
+    assert_eq!(listed, names);
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}

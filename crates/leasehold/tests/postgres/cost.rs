@@ -1,0 +1,100 @@
+//! What requests cost the server.
+
+use super::{LONG, heard, inspector, lock, postgres, queue_of, session, wait_for_lock};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_try_writes_nothing() {
+    let Some((_folder, server)) = postgres(&["autovacuum=off"]) else {
+        return;
+    };
+    let (one, other) = (
+        session(&server.url(), "ttl=1h").await,
+        session(&server.url(), "ttl=1h").await,
+    );
+    let _guard = lock(&one, "ledger").await;
+    let place = || server.sql("select pg_current_wal_insert_lsn()");
+    let mutex = other.mutex("ledger");
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    // Others than we write now and then, such as the checkpointer.
+    let mut quiet_rounds = 0;
+    for _ in 0..10 {
+        let before = place();
+        for _ in 0..50 {
+            assert!(mutex.try_lock().await.unwrap().is_none());
+        }
+        quiet_rounds += u32::from(before == place());
+    }
+    assert!(quiet_rounds >= 5, "{quiet_rounds}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_over_is_two_statements_and_a_session_few_connections() {
+    let Some((_folder, server)) = postgres(&["track_functions=pl"]) else {
+        return;
+    };
+    let (one, other) = (
+        session(&server.url(), "ttl=1h").await,
+        session(&server.url(), "ttl=1h").await,
+    );
+    let inspector = inspector(&server.url()).await;
+    // The server counts what it has told others of; it does so late.
+    let calls = |function: &str| {
+        server.sql("select pg_stat_force_next_flush()");
+        let count = server.sql(&format!(
+            "select coalesce(sum(calls), 0) from pg_stat_user_functions \
+             where funcname = '{function}'"
+        ));
+        count.parse::<u64>().unwrap()
+    };
+    let rounds = 20;
+    for _ in 0..rounds {
+        let guard = lock(&one, "ledger").await;
+        let waiting = wait_for_lock(&other, "ledger");
+        queue_of(&inspector, "ledger", 2).await;
+        guard.release().await.unwrap();
+        heard(waiting).await.release().await.unwrap();
+    }
+    one.close().await;
+    other.close().await;
+    drop(inspector);
+    super::server::wait_for("the counts", || {
+        let backends = "select count(*) from pg_stat_activity where application_name = 'leasehold'";
+        (server.sql(backends) == "0").then_some(())
+    });
+    // Two grants each round, and what two sessions warm up when they open.
+    assert_eq!(calls("enqueue"), 2 * rounds + 4);
+    assert_eq!(calls("withdraw"), 2 * rounds + 4);
+    assert_eq!(calls("take_over"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_locks_are_renewed_a_thousand_at_a_time() {
+    let Some((_folder, server)) = postgres(&["track_functions=pl"]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=20s").await;
+    let mut guards = Vec::new();
+    for part in 0..25 {
+        let names = (0..50).map(|number| format!("many/{part}/{number}"));
+        let locks = one.lock_all(names).lock_within(LONG).await.unwrap();
+        guards.push(locks);
+    }
+    let connections =
+        server.sql("select count(*) from pg_stat_activity where application_name = 'leasehold'");
+    assert!(connections.parse::<u32>().unwrap() <= 10, "{connections}");
+    let renewals = || {
+        let count = "select coalesce(sum(calls), 0) from pg_stat_user_functions \
+                     where funcname = 'renew'";
+        server.sql(count).parse::<u64>().unwrap()
+    };
+    // One broken connection asks for one round of renewals.
+    let before = renewals();
+    server.sql(
+        "select pg_terminate_backend(pid) from pg_stat_activity \
+         where application_name = 'leasehold' and query ilike 'listen%'",
+    );
+    super::server::wait_for("a round", || (renewals() >= before + 2).then_some(()));
+    for guards in &guards {
+        guards.check().unwrap();
+    }
+}
