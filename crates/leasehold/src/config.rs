@@ -1,6 +1,8 @@
 //! From a URL to an engine and its settings. An unknown key is an error, with
 //! the nearest known one.
 
+mod store;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +12,9 @@ use crate::core::Settings;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Memory;
+use store::SCHEMES;
+pub(crate) use store::Store;
 
-/// The stores that this library knows, whether compiled in or not.
-const SCHEMES: &[&str] = &[
-    "memory",
-    "sqlite",
-    "redis",
-    "rediss",
-    "unix",
-    "redis+sentinel",
-    "redis+cluster",
-    "redlock",
-    "etcd",
-    "etcds",
-    "zk",
-    "postgres",
-    "postgresql",
-];
 /// The options that every store has.
 const OPTIONS: &[&str] = &["ttl", "margin", "patience", "label"];
 
@@ -38,129 +26,6 @@ pub(crate) struct Config {
     pub(crate) store: Store,
     pub(crate) settings: Settings,
     pub(crate) label: String,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Store {
-    Memory {
-        name: String,
-    },
-    Sqlite {
-        path: PathBuf,
-    },
-    #[cfg(feature = "redis")]
-    Redis(Box<crate::redis::RedisConfig>),
-    #[cfg(feature = "redis")]
-    Redlock(Box<crate::redis::redlock::RedlockConfig>),
-    #[cfg(feature = "etcd")]
-    Etcd(Box<crate::etcd::EtcdConfig>),
-    #[cfg(feature = "zookeeper")]
-    Zookeeper(Box<crate::zookeeper::ZookeeperConfig>),
-    #[cfg(feature = "postgres")]
-    Postgres(Box<crate::postgres::PostgresConfig>),
-}
-
-impl Store {
-    pub(crate) fn scheme(&self) -> &'static str {
-        match self {
-            Self::Memory { .. } => "memory",
-            Self::Sqlite { .. } => "sqlite",
-            #[cfg(feature = "redis")]
-            Self::Redis(_) => "redis",
-            #[cfg(feature = "redis")]
-            Self::Redlock(_) => "redlock",
-            #[cfg(feature = "etcd")]
-            Self::Etcd(_) => "etcd",
-            #[cfg(feature = "zookeeper")]
-            Self::Zookeeper(_) => "zk",
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => "postgres",
-        }
-    }
-
-    /// The options that this store has beside those of every store.
-    fn options(&self) -> &'static [&'static str] {
-        match self {
-            Self::Memory { .. } | Self::Sqlite { .. } => &[],
-            #[cfg(feature = "redis")]
-            Self::Redis(_) => crate::redis::OPTIONS,
-            #[cfg(feature = "redis")]
-            Self::Redlock(_) => crate::redis::redlock::OPTIONS,
-            #[cfg(feature = "etcd")]
-            Self::Etcd(_) => crate::etcd::OPTIONS,
-            #[cfg(feature = "zookeeper")]
-            Self::Zookeeper(_) => crate::zookeeper::OPTIONS,
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => crate::postgres::OPTIONS,
-        }
-    }
-
-    /// Takes in an option of its own.
-    fn set(&mut self, key: &str, _value: &str) -> Result<()> {
-        #[cfg(feature = "redis")]
-        {
-            use crate::redis::Refusal;
-            let set = match self {
-                Self::Redis(config) => config.set(key, _value),
-                Self::Redlock(config) => config.set(key, _value),
-                _ => Err(Refusal::NotOurs),
-            };
-            match set {
-                Ok(()) => return Ok(()),
-                Err(Refusal::Unknown(what, known)) => return Err(unknown(what, _value, known)),
-                Err(Refusal::Wrong(why)) => return Err(wrong(why)),
-                Err(Refusal::NotOurs) => {}
-            }
-        }
-        #[cfg(feature = "etcd")]
-        if let Self::Etcd(config) = self {
-            match config.set(key, _value) {
-                Ok(()) => return Ok(()),
-                Err(crate::etcd::Refusal::Wrong(why)) => return Err(wrong(why)),
-                Err(crate::etcd::Refusal::NotOurs) => {}
-            }
-        }
-        #[cfg(feature = "zookeeper")]
-        if let Self::Zookeeper(config) = self {
-            use crate::zookeeper::OptionRefusal;
-            match config.set(key, _value) {
-                Ok(()) => return Ok(()),
-                Err(OptionRefusal::Unknown(what, known)) => {
-                    return Err(unknown(what, _value, known));
-                }
-                Err(OptionRefusal::NotOurs) => {}
-            }
-        }
-        #[cfg(feature = "postgres")]
-        if let Self::Postgres(config) = self {
-            use crate::postgres::Refusal;
-            match config.set(key, _value) {
-                Ok(()) => return Ok(()),
-                Err(Refusal::Unknown(what, known)) => return Err(unknown(what, _value, known)),
-                Err(Refusal::Wrong(why)) => return Err(wrong(why)),
-                Err(Refusal::NotOurs) => {}
-            }
-        }
-        let known = [OPTIONS, self.options()].concat();
-        Err(unknown("option", key, &known))
-    }
-
-    /// Whether its options fit together.
-    fn check(&self) -> Result<()> {
-        match self {
-            Self::Memory { .. } | Self::Sqlite { .. } => Ok(()),
-            #[cfg(feature = "redis")]
-            Self::Redis(config) => config.check().map_err(wrong),
-            #[cfg(feature = "redis")]
-            Self::Redlock(config) => config.check().map_err(wrong),
-            #[cfg(feature = "etcd")]
-            Self::Etcd(config) => config.check().map_err(wrong),
-            #[cfg(feature = "zookeeper")]
-            Self::Zookeeper(_) => Ok(()),
-            #[cfg(feature = "postgres")]
-            Self::Postgres(config) => config.check().map_err(wrong),
-        }
-    }
 }
 
 impl Config {
@@ -237,68 +102,6 @@ impl Config {
                 let engine = crate::postgres::PostgresEngine::connect(config).await?;
                 Ok((Arc::new(engine), Clock::Boot))
             }
-        }
-    }
-}
-
-impl Store {
-    fn parse(scheme: &str, place: &str) -> Result<Self> {
-        // A password may have anything percent-encoded: Redis reads it itself.
-        #[cfg(feature = "redis")]
-        if crate::redis::SCHEMES.contains(&scheme) {
-            let config = crate::redis::RedisConfig::parse(scheme, place);
-            return config.map(Box::new).map(Self::Redis).map_err(wrong);
-        }
-        #[cfg(feature = "redis")]
-        if scheme == "redlock" {
-            let config = crate::redis::redlock::RedlockConfig::parse(place);
-            return config.map(Box::new).map(Self::Redlock).map_err(wrong);
-        }
-        #[cfg(not(feature = "redis"))]
-        if scheme == "unix" || scheme == "redlock" || scheme.starts_with("redis") {
-            let why = format!("{scheme}: is not compiled in; enable the feature `redis`");
-            return Err(wrong(why));
-        }
-        #[cfg(feature = "etcd")]
-        if crate::etcd::SCHEMES.contains(&scheme) {
-            let config = crate::etcd::EtcdConfig::parse(scheme, place);
-            return config.map(Box::new).map(Self::Etcd).map_err(wrong);
-        }
-        #[cfg(not(feature = "etcd"))]
-        if scheme == "etcd" || scheme == "etcds" {
-            let why = format!("{scheme}: is not compiled in; enable the feature `etcd`");
-            return Err(wrong(why));
-        }
-        #[cfg(feature = "zookeeper")]
-        if crate::zookeeper::SCHEMES.contains(&scheme) {
-            let config = crate::zookeeper::ZookeeperConfig::parse(place);
-            return config.map(Box::new).map(Self::Zookeeper).map_err(wrong);
-        }
-        #[cfg(not(feature = "zookeeper"))]
-        if scheme == "zk" {
-            return Err(wrong(
-                "zk: is not compiled in; enable the feature `zookeeper`",
-            ));
-        }
-        #[cfg(feature = "postgres")]
-        if crate::postgres::SCHEMES.contains(&scheme) {
-            let config = crate::postgres::PostgresConfig::parse(scheme, place);
-            return config.map(Box::new).map(Self::Postgres).map_err(wrong);
-        }
-        #[cfg(not(feature = "postgres"))]
-        if scheme == "postgres" || scheme == "postgresql" {
-            let why = format!("{scheme}: is not compiled in; enable the feature `postgres`");
-            return Err(wrong(why));
-        }
-        // Both `sqlite:/path` and `sqlite:///path` are in use.
-        let place = decode(place.strip_prefix("//").unwrap_or(place))?;
-        match scheme {
-            "memory" => Ok(Self::Memory { name: place }),
-            "sqlite" if place.is_empty() => Err(wrong(
-                "sqlite: names no file; write sqlite:PATH, such as sqlite:locks.db",
-            )),
-            "sqlite" => Ok(Self::Sqlite { path: place.into() }),
-            _ => Err(unknown("URL scheme", scheme, SCHEMES)),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The layer before a service of one's own: who passes, and when a request is
 //! over.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;

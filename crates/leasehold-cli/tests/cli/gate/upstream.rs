@@ -127,8 +127,8 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
         }
         if path.contains("slow") {
             // At times just about nothing, at times rather long.
-            let nanos = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
-            let millis = nanos.unwrap().subsec_nanos() / 1000 % 100;
+            let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
+            let millis = now.unwrap().subsec_micros() % 100;
             thread::sleep(Duration::from_millis(millis.into()));
         }
         let mut state = shared.state.lock().unwrap();
