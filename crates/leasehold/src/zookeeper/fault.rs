@@ -52,6 +52,11 @@ impl Refusal {
         matches!(self, Self::SessionOver | Self::Moved | Self::Garbled)
     }
 
+    /// Whether it says nothing of what was asked: there was no answer.
+    pub(super) fn is_of_the_connection(&self) -> bool {
+        self.ends_connection() || matches!(self, Self::Unreachable(_) | Self::Broken(_))
+    }
+
     fn kind(&self) -> ErrorKind {
         match self {
             Self::NotAllowed => ErrorKind::Denied,

@@ -160,8 +160,11 @@ impl ZookeeperEngine {
             path: parent.clone(),
             watch: false,
         };
-        let answered = session.ask(vec![sync, list]).await?;
-        let list = match answered.into_iter().nth(1) {
+        let mut answered = session.ask(vec![sync, list]).await?.into_iter();
+        if let Some(Err(why)) = answered.next() {
+            return Err(why);
+        }
+        let list = match answered.next() {
             Some(Ok(Reply::Children(list))) => list,
             Some(Err(Refusal::NoNode)) => Vec::new(),
             Some(Err(why)) => return Err(why),

@@ -267,7 +267,8 @@ async fn newest_list(mine: &Mine) -> Result<Vec<String>, Refusal> {
         path: mine.parent.clone(),
     };
     let requests = vec![sync, children(mine, false)];
-    let [_, list] = two(mine.session().ask(requests).await?);
+    let [synced, list] = two(mine.session().ask(requests).await?);
+    synced?;
     match read_list(list) {
         Err(Refusal::NoNode) => Ok(Vec::new()),
         list => list,

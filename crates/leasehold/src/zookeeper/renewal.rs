@@ -17,6 +17,7 @@ use std::sync::Arc;
 use super::claims::Mine;
 use super::fault::Refusal;
 use super::record::Broken;
+use super::session::Answered;
 use super::wire::{Reply, Request};
 use super::{ZookeeperEngine, claims::OpenLease};
 use crate::clock::boot_time;
@@ -46,7 +47,7 @@ async fn keep(engine: &ZookeeperEngine, open: &OpenLease) -> Result<Renewal, Ref
     let sync = || Request::Sync {
         path: engine.paths.root().to_owned(),
     };
-    session.ask_over(&link, vec![sync()]).await?;
+    all_done(session.ask_over(&link, vec![sync()]).await?)?;
     let claims = engine.claims.of(open.lease.id);
     let mut gone = Vec::new();
     for batch in claims.chunks(AT_ONCE) {
@@ -55,7 +56,7 @@ async fn keep(engine: &ZookeeperEngine, open: &OpenLease) -> Result<Renewal, Ref
     if engine.facts.is_alone {
         session.prove(asked);
     } else {
-        session.ask_over(&link, vec![sync()]).await?;
+        all_done(session.ask_over(&link, vec![sync()]).await?)?;
         if let Some(touch) = link.last_touch(asked, engine.facts.flush) {
             session.prove(touch);
         }
@@ -71,6 +72,11 @@ async fn keep(engine: &ZookeeperEngine, open: &OpenLease) -> Result<Renewal, Ref
         true => Renewal::Renewed { gone: reports },
         false => Renewal::NotRenewed { gone: reports },
     })
+}
+
+/// A server that has too much to do refuses; that proves nothing.
+fn all_done(answered: Answered) -> Result<(), Refusal> {
+    answered.into_iter().try_for_each(|answer| answer.map(drop))
 }
 
 /// The claims that the store does not have any more.
@@ -107,8 +113,9 @@ async fn report(engine: &ZookeeperEngine, mine: &Mine) -> Result<GoneClaim, Refu
     let path = engine.paths.broken_claim(&mine.claim.name, czxid);
     let broken = match mine.session().ask_one(Request::Data { path }).await {
         Ok(Reply::Data(data, _)) => Broken::read(&data),
-        Ok(_) | Err(Refusal::NoNode) => None,
-        Err(why) => return Err(why),
+        Err(why) if why.is_of_the_connection() => return Err(why),
+        // A note that we may not read is none. The claim is gone all the same.
+        Ok(_) | Err(_) => None,
     };
     let (lost, note) = match broken {
         Some(broken) => {
