@@ -25,10 +25,9 @@ use crate::clock::{Moment, boot_time};
 type Answer = Result<Reply, Refusal>;
 pub(super) type Answers = oneshot::Receiver<Answer>;
 
-/// How many answered requests are remembered, and how far apart they are at
-/// least, so that a busy session remembers far enough back.
-const TOUCHES: usize = 256;
-const APART: Duration = Duration::from_millis(20);
+/// How many answered requests are remembered. They are apart, so that a busy
+/// session too remembers half a timeout: renewals look back by at most a quarter.
+const TOUCHES: u32 = 256;
 
 pub(super) struct Link {
     stream: TcpStream,
@@ -55,6 +54,8 @@ struct State {
     pending: VecDeque<Pending>,
     touches: VecDeque<Touch>,
     last: Option<Touch>,
+    /// How far apart the touches are, at least.
+    apart: Duration,
     end: Option<Refusal>,
 }
 
@@ -80,10 +81,15 @@ impl Link {
         received: Vec<u8>,
         events: Arc<Events>,
         number: u64,
+        timeout: Duration,
     ) -> Self {
+        let state = State {
+            apart: timeout / (2 * TOUCHES),
+            ..State::default()
+        };
         Self {
             stream,
-            state: Mutex::default(),
+            state: Mutex::new(state),
             received: Mutex::new(received),
             listeners: AtomicUsize::new(0),
             left: Notify::new(),
@@ -254,7 +260,7 @@ impl Link {
 
     fn read(&self, received: &mut Vec<u8>) -> io::Result<()> {
         const ENOUGH: usize = 1 << 20;
-        while received.len() < ENOUGH {
+        while received.len() < ENOUGH.max(wire::first_length(received)) {
             received.reserve(16 << 10);
             match self.stream.try_read_buf(received) {
                 Ok(0) => return Err(io::Error::other("the server closed the connection")),
@@ -346,9 +352,10 @@ impl State {
 
     fn touched(&mut self, touch: Touch) {
         self.last = Some(touch);
-        let is_apart = |last: &Touch| touch.sent >= last.sent + APART;
+        let apart = self.apart;
+        let is_apart = |last: &Touch| touch.sent >= last.sent + apart;
         if self.touches.back().is_none_or(is_apart) {
-            if self.touches.len() == TOUCHES {
+            if self.touches.len() >= TOUCHES as usize {
                 self.touches.pop_front();
             }
             self.touches.push_back(touch);

@@ -23,6 +23,10 @@ use crate::random::random_u64;
 /// How long an answer may take, at least and at most.
 const SHORTEST: Duration = Duration::from_millis(300);
 const LONGEST: Duration = Duration::from_secs(2);
+/// The part of its timeout after which a session gives up on a server that it
+/// moves to. A renewal, which is given up after a sixth of the lease, has time
+/// for more than one.
+const MOVES: u32 = 12;
 
 pub(super) type Answered = Vec<Result<Reply, Refusal>>;
 
@@ -32,6 +36,8 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
     /// How long an answer may take before another server is tried.
     pub(super) patience: Duration,
+    /// The same for the answer to a greeting.
+    moving: Duration,
     pub(super) id: i64,
     password: Vec<u8>,
     pub(super) events: Arc<Events>,
@@ -75,6 +81,7 @@ impl Session {
         Ok(Self {
             timeout,
             patience: (timeout / 4).clamp(SHORTEST, LONGEST),
+            moving: (timeout / MOVES).clamp(SHORTEST, LONGEST),
             id: welcome.pass.session,
             password: welcome.pass.password,
             events,
@@ -106,7 +113,7 @@ impl Session {
 
     /// For a session that is only there for the moment.
     pub(super) fn be_patient(mut self) -> Self {
-        self.patience = LONGEST;
+        (self.patience, self.moving) = (LONGEST, LONGEST);
         self
     }
 
@@ -169,7 +176,7 @@ impl Session {
         }
         // Whoever has the turn may not be polled for a long time; nobody waits
         // for that. If two make a connection, the servers keep the later one.
-        let _turn = tokio::time::timeout(self.patience, self.making.lock()).await;
+        let _turn = tokio::time::timeout(self.moving, self.making.lock()).await;
         if let Some(link) = self.living()? {
             return Ok(link);
         }
@@ -186,7 +193,7 @@ impl Session {
             config: &self.config,
             pass: &pass,
             timeout: self.timeout,
-            patience: self.patience,
+            patience: self.moving,
             zxid,
             number,
             events: &self.events,
@@ -196,6 +203,12 @@ impl Session {
             // A server that does not know the session may give us a new one.
             // Our claims are not on it.
             Ok((_, welcome, ..)) if welcome.pass.session != self.id => {
+                self.end();
+                Err(Refusal::SessionOver)
+            }
+            // It would end sooner than our holders count on, and the leader has
+            // been told so already: to try another server comes too late.
+            Ok((_, welcome, ..)) if millis(welcome.timeout) < self.timeout => {
                 self.end();
                 Err(Refusal::SessionOver)
             }
@@ -301,7 +314,8 @@ impl Making<'_> {
         if welcome.timeout <= 0 || welcome.pass.session == 0 {
             return Err(Refusal::SessionOver);
         }
-        let link = Link::new(stream, received, self.events.clone(), self.number);
+        let timeout = millis(welcome.timeout);
+        let link = Link::new(stream, received, self.events.clone(), self.number, timeout);
         Ok((link, welcome))
     }
 }

@@ -99,6 +99,8 @@ pub(super) enum Frame<'a> {
 pub(super) const PING_XID: i32 = -2;
 pub(super) const AUTH_XID: i32 = -4;
 const EVENT_XID: i32 = -1;
+/// Nothing that we ask for comes near this; another protocol's first bytes do.
+const LARGEST: usize = 64 << 20;
 
 impl Request {
     fn code(&self) -> i32 {
@@ -256,11 +258,19 @@ pub(super) fn first_frame(received: &[u8]) -> Result<Option<&[u8]>, Refusal> {
         return Ok(None);
     };
     let length = usize::try_from(i32::from_be_bytes(*length)).map_err(|_| Refusal::Garbled)?;
-    // Nothing that we ask for comes near this; another protocol's first bytes do.
-    if length > 64 << 20 {
+    if length > LARGEST {
         return Err(Refusal::Garbled);
     }
     Ok(rest.get(..length))
+}
+
+/// How much the first frame takes, whether it has arrived or not; 0 if that is
+/// not known, or it is none.
+pub(super) fn first_length(received: &[u8]) -> usize {
+    let length = received.first_chunk::<4>();
+    let length = length.and_then(|length| usize::try_from(i32::from_be_bytes(*length)).ok());
+    let length = length.filter(|length| *length <= LARGEST);
+    length.map_or(0, |length| 4 + length)
 }
 
 fn sealed(mut out: Vec<u8>) -> Vec<u8> {

@@ -70,3 +70,31 @@ async fn whoever_is_cut_off_from_all_knows_before_another_gets_in() {
     let again = lock(&one, "another").await;
     again.release().await.unwrap();
 }
+
+/// The next server in the list is silent: it must not use up the time that the
+/// one behind it needs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_survives_when_the_next_server_is_silent() {
+    let Some((_folder, zookeeper)) = ensemble(3) else {
+        return;
+    };
+    let follower = zookeeper.follower();
+    // Wherever it is, the silent one is next; with the others cut it must wait
+    // for both of them to be tried.
+    let ways: Vec<_> = (0..3)
+        .map(|number| Way::to(zookeeper.servers[(follower + number) % 3].port))
+        .collect();
+    let one = session(&url(&ways), "ttl=3s").await;
+    let guard = lock(&one, "ledger").await;
+    zookeeper.servers[follower].stop();
+    for open in [1, 2, 1, 2] {
+        ways[open].mend();
+        ways[3 - open].cut();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(2500) {
+            guard.check().unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    zookeeper.servers[follower].resume();
+}

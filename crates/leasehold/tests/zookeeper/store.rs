@@ -145,3 +145,66 @@ async fn a_future_that_is_not_polled_holds_up_nobody() {
     }
     guard.release().await.unwrap();
 }
+
+/// A server whose limit was lowered grants less to a session that comes back.
+/// It would end before our holders expect it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_comes_back_to_a_shorter_timeout_is_given_up() {
+    let Some((_folder, mut zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let one = session(&zookeeper.url(), "ttl=30s").await;
+    let guard = lock(&one, "ledger").await;
+    let file = zookeeper.servers[0].folder.join("zoo.cfg");
+    let lines = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{lines}\nmaxSessionTimeout=8000\n")).unwrap();
+    let began = Instant::now();
+    zookeeper.servers[0].restart();
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_note_that_we_may_not_read_costs_one_hold_only() {
+    let Some((_folder, zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let one = session(&zookeeper.url(), "ttl=3s").await;
+    let (guard, other) = (lock(&one, "ledger").await, lock(&one, "other").await);
+    let mut client = zookeeper.client();
+    let node = only_child(&mut client, "/ledger");
+    let (czxid, _) = client.stat(&node).unwrap();
+    for folder in [
+        ".leasehold",
+        ".leasehold/broken",
+        ".leasehold/broken/ledger",
+    ] {
+        client.create(&format!("/{folder}"), 0).unwrap();
+    }
+    let note = format!("/.leasehold/broken/ledger/{czxid:016x}");
+    client.create_for(&note, 0, "digest", "admin:none").unwrap();
+    client.delete(&node).unwrap();
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    // The rest of the session is renewed, for longer than it would last.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        other.check().unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// More than fits into one read: a list with names as long as can be.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_more_than_a_megabyte_is_read() {
+    let Some((_folder, zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let mut client = zookeeper.client();
+    client.create("/ledger", 0).unwrap();
+    for letter in ["a", "b", "c"] {
+        let child = letter.repeat(400_000);
+        client.create(&format!("/ledger/{child}"), 0).unwrap();
+    }
+    let one = session(&zookeeper.url(), "ttl=5s").await;
+    lock(&one, "ledger").await.release().await.unwrap();
+}
