@@ -26,6 +26,8 @@ pub(super) struct OpenLease {
     /// The connection that the session has been told of.
     known_link: AtomicU64,
     is_end_told: AtomicBool,
+    /// Nobody is to keep it alive any more.
+    is_closing: AtomicBool,
     next_tick: Mutex<Moment>,
 }
 
@@ -39,6 +41,7 @@ impl OpenLease {
             lag,
             news: Arc::default(),
             is_end_told: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
             next_tick: Mutex::new(boot_time()),
         }
     }
@@ -51,6 +54,15 @@ impl OpenLease {
     /// Whether nobody was told that the session is over; once.
     pub(super) fn ends_now(&self) -> bool {
         !self.is_end_told.swap(true, Ordering::AcqRel)
+    }
+
+    /// Closing may fail; then the servers end the session if it stays silent.
+    pub(super) fn closes(&self) {
+        self.is_closing.store(true, Ordering::Release);
+    }
+
+    fn is_of_use(&self) -> bool {
+        !self.session.is_over() && !self.is_closing.load(Ordering::Acquire)
     }
 
     /// How long until the server is to hear of us again.
@@ -97,6 +109,8 @@ struct State {
     /// The connection over which the held node is watched.
     watched_over: u64,
     waits_for: Option<String>,
+    /// The server does not tell of a node that we may not read.
+    is_blind: bool,
 }
 
 impl Mine {
@@ -149,6 +163,8 @@ impl Mine {
     pub(super) fn hold(&self) {
         let mut state = lock(&self.state);
         state.is_held = true;
+        // A withdrawal that failed is over: it was seen in its place after that.
+        state.is_leaving = false;
         state.waits_for = None;
     }
 
@@ -182,21 +198,38 @@ impl Mine {
     /// Has the bell rung when something happens to a node.
     pub(super) fn wait_for(&self, path: &str) {
         self.session().events.watch(path, &self.bell);
-        lock(&self.state).waits_for = Some(path.to_owned());
+        let mut state = lock(&self.state);
+        state.waits_for = Some(path.to_owned());
+        state.is_blind = false;
+    }
+
+    /// Nobody will tell of the node that the claim waits for.
+    pub(super) fn wait_blindly(&self) {
+        lock(&self.state).is_blind = true;
+    }
+
+    pub(super) fn waits_blindly(&self) -> bool {
+        lock(&self.state).is_blind
     }
 
     pub(super) fn is_waiting_for_something(&self) -> bool {
         lock(&self.state).waits_for.is_some()
     }
 
-    /// The node to watch over this connection, once.
+    /// The node to watch over this connection: once, and again when the server
+    /// has told of it, since it forgets a watch then.
     pub(super) fn to_be_watched(&self, link: u64) -> Option<String> {
         let mut state = lock(&self.state);
-        if !state.is_held || state.is_leaving || state.watched_over == link {
+        if !state.is_held || state.is_leaving {
+            return None;
+        }
+        let path = state.node.as_ref().map(|node| node.path.clone())?;
+        let events = &self.session().events;
+        if state.watched_over == link && events.is_watched(&path, &self.open.news) {
             return None;
         }
         state.watched_over = link;
-        state.node.as_ref().map(|node| node.path.clone())
+        Some(path)
     }
 }
 
@@ -222,10 +255,10 @@ impl Claims {
         lock(&self.leases).get(&id).cloned()
     }
 
-    /// Any lease whose session is not over.
+    /// Any lease whose session is to live on.
     pub(super) fn any_lease(&self) -> Option<Arc<OpenLease>> {
         let leases = lock(&self.leases);
-        let mut living = leases.values().filter(|open| !open.session.is_over());
+        let mut living = leases.values().filter(|open| open.is_of_use());
         living.next().cloned()
     }
 

@@ -79,6 +79,13 @@ impl Layout {
         }
     }
 
+    /// Whether somebody would take a node of this name for a claim.
+    pub(super) fn is_claim_to_any(node: &str) -> bool {
+        [Self::Curator, Self::Kazoo]
+            .iter()
+            .any(|layout| layout.read(node) != Child::Other)
+    }
+
     /// What a child of a lock's node is.
     pub(super) fn read(self, node: &str) -> Child {
         if let Some(place) = permits(node) {
@@ -107,6 +114,7 @@ impl Layout {
         }
         let mut others = theirs.iter().map(|(marker, _)| *marker);
         let is_mixed = others.any(|marker| numbered(node, marker).is_some())
+            || is_of_the_recipe(node)
             || [LATCH, LEASE]
                 .iter()
                 .any(|marker| numbered(node, marker).is_some());
@@ -186,6 +194,16 @@ fn protected(id: TicketId) -> String {
 fn numbered(node: &str, marker: &str) -> Option<i32> {
     let (_, number) = node.rsplit_once(marker)?;
     order::read(number)
+}
+
+/// A claim of the lock that comes with ZooKeeper: `x-SESSION-NUMBER`.
+fn is_of_the_recipe(node: &str) -> bool {
+    let parts = node
+        .strip_prefix("x-")
+        .and_then(|rest| rest.rsplit_once('-'));
+    parts.is_some_and(|(session, number)| {
+        session.parse::<i64>().is_ok() && order::read(number).is_some()
+    })
 }
 
 fn permits(node: &str) -> Option<Place> {
@@ -270,6 +288,9 @@ mod tests {
         assert_eq!(curator.read("_c_ab-latch-0000000001"), Child::Mixed);
         assert_eq!(kazoo.read("_c_ab-lock-0000000001"), Child::Mixed);
         assert_eq!(kazoo.read("_c_ab-__WRIT__0000000001"), Child::Mixed);
+        assert_eq!(curator.read("x-72057594037927936-0000000001"), Child::Mixed);
+        assert_eq!(kazoo.read("x--72057594037927936-0000000001"), Child::Mixed);
+        assert_eq!(curator.read("x-ray-0000000001"), Child::Other);
         assert_eq!(curator.read("jobs"), Child::Other);
         assert_eq!(curator.read("lock-7"), Child::Other);
         assert_eq!(curator.read("2024010112"), Child::Other);

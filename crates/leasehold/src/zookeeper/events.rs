@@ -27,6 +27,14 @@ impl Events {
         }
     }
 
+    /// Whether news of the path would ring the bell.
+    pub(super) fn is_watched(&self, path: &str, bell: &Arc<Notify>) -> bool {
+        let watched = lock(&self.watched);
+        let bell = Arc::downgrade(bell);
+        let mut bells = watched.get(path).into_iter().flatten();
+        bells.any(|other| other.ptr_eq(&bell))
+    }
+
     /// Nobody waits for this any more.
     pub(super) fn forget(&self, path: &str, bell: &Arc<Notify>) {
         let mut watched = lock(&self.watched);

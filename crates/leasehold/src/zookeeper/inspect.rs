@@ -263,7 +263,10 @@ async fn all_data(
 ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, Refusal> {
     let mut all = Vec::with_capacity(paths.len());
     for batch in paths.chunks(AT_ONCE) {
-        let data = |path: &String| Request::Data { path: path.clone() };
+        let data = |path: &String| Request::Data {
+            path: path.clone(),
+            watch: false,
+        };
         for answer in session.ask(batch.iter().map(data).collect()).await? {
             all.push(match answer {
                 Ok(Reply::Data(data, stat)) => Some((data, stat)),

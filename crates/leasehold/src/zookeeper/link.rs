@@ -368,3 +368,27 @@ impl State {
         self.unwritten.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_session_remembers_far_enough_back() {
+        for timeout in [1, 10, 60, 600].map(Duration::from_secs) {
+            let mut state = State {
+                apart: timeout / (2 * TOUCHES),
+                ..State::default()
+            };
+            let (start, step) = (boot_time(), timeout / 5000);
+            for count in 0..5000 {
+                let sent = start + step * count;
+                let answered = sent;
+                state.touched(Touch { sent, answered });
+            }
+            let oldest = state.touches.front().unwrap().sent;
+            let newest = state.touches.back().unwrap().sent;
+            assert!(newest.since(oldest) >= timeout / 4, "{timeout:?}");
+        }
+    }
+}

@@ -112,6 +112,13 @@ impl ZookeeperEngine {
             };
             let requests = self.paths.above(path).into_iter().map(create).collect();
             let answered = session.ask(requests).await?;
+            // What is there already may be below a node that is closed to us;
+            // the server says that first.
+            let is_there =
+                |answer: &Result<_, Refusal>| matches!(answer, Ok(_) | Err(Refusal::NodeExists));
+            if answered.last().is_some_and(is_there) {
+                return Ok(());
+            }
             let refused = answered.into_iter().filter_map(Result::err);
             let mut refused = refused.filter(|why| *why != Refusal::NodeExists);
             match refused.next() {
@@ -170,12 +177,17 @@ impl Engine for ZookeeperEngine {
     }
 
     async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
+        // A shorter one would be nearly all lag.
+        let ttl = match self.facts.is_alone {
+            true => ttl,
+            false => ttl.max(self.facts.flush * 6),
+        };
         let session = Session::open(&self.config, ttl).await;
         let session = session.map_err(|why| why.fault("open a session", &self.label))?;
         let timeout = session.timeout;
         let lag = match self.facts.is_alone {
             true => Duration::ZERO,
-            false => (self.facts.flush + timeout / 6).min(timeout / 2),
+            false => renewal::lag(self.facts.flush, timeout),
         };
         let lease = Lease {
             id: lease_id(session.id),
@@ -194,6 +206,7 @@ impl Engine for ZookeeperEngine {
         let Some(open) = self.claims.lease(lease.id) else {
             return Ok(());
         };
+        open.closes();
         match open.session.ask_one(Request::Close).await {
             Ok(_) | Err(Refusal::SessionOver) => {}
             Err(why) => return Err(why.fault("close the session", &self.label)),
@@ -258,7 +271,7 @@ impl Engine for ZookeeperEngine {
             return Ok(Standing::Gone);
         };
         if mine.node().is_none() {
-            return self.enqueue(ticket).await;
+            return Ok(Standing::Gone);
         }
         while mine.is_waiting_for_something() {
             let since = boot_time();
@@ -267,7 +280,7 @@ impl Engine for ZookeeperEngine {
                 () = mine.bell.notified() => true,
                 () = tokio::time::sleep(LOOK) => false,
             };
-            if is_rung || !mine.session().current().is_proven(since) {
+            if is_rung || mine.waits_blindly() || !mine.session().current().is_proven(since) {
                 break;
             }
         }

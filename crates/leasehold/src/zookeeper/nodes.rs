@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use percent_encoding::percent_decode_str;
 
+use super::dialect::Layout;
 use crate::name::Name;
 
 /// Everything of ours that is not a lock is below this, so no lock may be.
@@ -109,7 +110,17 @@ fn write_part(path: &mut String, part: &str) {
         "" => path.push_str(EMPTY),
         "." => path.push_str("%2E"),
         ".." => path.push_str("%2E%2E"),
-        part => write_escaped(path, part),
+        part => {
+            let start = path.len();
+            write_escaped(path, part);
+            // A lock below a lock must not look like a claim on it. All claims
+            // end with a digit.
+            if Layout::is_claim_to_any(&path[start..]) {
+                let last = path.pop().map_or(0, u32::from);
+                let written = write!(path, "%{last:02X}");
+                written.expect("writing to a text never fails");
+            }
+        }
     }
 }
 
@@ -174,6 +185,9 @@ mod tests {
             ("100%", "/100%25"),
             ("🔒", "/%F0%9F%94%92"),
             ("é", "/é"),
+            ("a/block-0000000001", "/a/block-000000000%31"),
+            ("x__lock__0000000001", "/x__lock__000000000%31"),
+            ("lock-1", "/lock-1"),
         ] {
             assert_eq!(paths.lock(&name(text)), path);
         }
@@ -197,6 +211,19 @@ mod tests {
                 prop_assert!(parts.all(|part| !matches!(part, "" | "." | "..")), "{path}");
                 prop_assert_eq!(paths.name(&path), Some(name.clone()));
             }
+        }
+
+        #[test]
+        fn no_part_of_a_path_looks_like_a_claim(
+            start in "[a-z%/é-]{0,4}",
+            marker in "lock-|-__READ__|-__WRIT__|__lock__|__rlock__|-lease-|-latch-|x-7-|-permits-5-1-",
+            number in "[0-9]{10}|-[0-9]{9,10}",
+        ) {
+            let Ok(name) = Name::new(format!("{start}{marker}{number}")) else { return Ok(()) };
+            let paths = Paths::below("");
+            let path = paths.lock(&name);
+            prop_assert!(!path.split('/').any(Layout::is_claim_to_any), "{path}");
+            prop_assert_eq!(paths.name(&path), Some(name));
         }
     }
 }

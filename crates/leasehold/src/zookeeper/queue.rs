@@ -144,7 +144,10 @@ async fn settle(
     waits: bool,
     mut list: Vec<String>,
 ) -> Result<Standing> {
-    for _ in 0..ROUNDS {
+    // Whether the server tells of changes to the list.
+    let mut is_watched = false;
+    let mut round = 1;
+    loop {
         let seen = match judge(engine, mine, &list).await {
             Ok(seen) => seen,
             Err(error) if error.kind() == ErrorKind::Conflict => {
@@ -168,30 +171,51 @@ async fn settle(
             }
             Seen::Waiting(watch, node, ahead) => (watch, node, ahead),
         };
-        let is_set = watch_for(engine, mine, node, &list).await?;
-        if is_set {
-            return Ok(Standing::Waiting { watch, ahead });
+        let waiting = Standing::Waiting { watch, ahead };
+        if is_watched && node.is_none() {
+            return Ok(waiting);
         }
-        match read(engine, mine).await? {
-            Some(newer) => list = newer,
-            None => return Ok(Standing::Gone),
+        is_watched = match watch_for(engine, mine, node).await? {
+            Watched::Node => return Ok(waiting),
+            Watched::List(newer) => {
+                list = newer;
+                true
+            }
+            Watched::Nothing => match read(engine, mine).await? {
+                Some(newer) => {
+                    list = newer;
+                    false
+                }
+                None => return Ok(Standing::Gone),
+            },
+        };
+        if round == ROUNDS {
+            // It keeps its place, and looks again at once.
+            mine.bell.notify_one();
+            return Ok(waiting);
         }
+        round += 1;
     }
-    Err(lively(engine, mine))
 }
 
-/// Has the server tell us of a change; whether nothing has changed already.
-async fn watch_for(
-    engine: &ZookeeperEngine,
-    mine: &Mine,
-    node: Option<String>,
-    list: &[String],
-) -> Result<bool> {
+/// What the server will tell of.
+enum Watched {
+    /// The one node that is in the way.
+    Node,
+    /// The lock's children, which were these.
+    List(Vec<String>),
+    /// What was in the way is gone.
+    Nothing,
+}
+
+/// Has the server tell us of a change.
+async fn watch_for(engine: &ZookeeperEngine, mine: &Mine, node: Option<String>) -> Result<Watched> {
     let request = match node {
         Some(node) => {
             let path = format!("{}/{node}", mine.parent);
             mine.wait_for(&path);
-            Request::Exists { path, watch: true }
+            // Reading leaves no watch if the node is gone.
+            Request::Data { path, watch: true }
         }
         None => {
             mine.wait_for(&mine.parent);
@@ -199,14 +223,14 @@ async fn watch_for(
         }
     };
     match mine.session().ask_one(request).await {
-        Ok(Reply::Children(newer)) => Ok(newer.len() == list.len() && {
-            let (mut one, mut other) = (newer, list.to_vec());
-            one.sort_unstable();
-            other.sort_unstable();
-            one == other
-        }),
-        Ok(_) => Ok(true),
-        Err(Refusal::NoNode | Refusal::SessionOver) => Ok(false),
+        Ok(Reply::Children(newer)) => Ok(Watched::List(newer)),
+        Ok(_) => Ok(Watched::Node),
+        Err(Refusal::NoNode | Refusal::SessionOver) => Ok(Watched::Nothing),
+        // Another user's node: we are not told of it, and look now and then.
+        Err(Refusal::NotAllowed) => {
+            mine.wait_blindly();
+            Ok(Watched::Node)
+        }
         Err(why) => Err(fault(engine, mine, why)),
     }
 }

@@ -11,8 +11,13 @@
 //! second one those answers have arrived; and with them the news of whatever we
 //! sent at least half a tick earlier. That is what a renewal proves, and it
 //! counts from there: the lease's ttl is the session's timeout less this lag.
+//!
+//! A leader that has lost its followers answers until it steps down, which may
+//! be more than a tick after the next one has begun to count. So the lag is one
+//! and a half ticks at least.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::claims::Mine;
 use super::fault::Refusal;
@@ -27,6 +32,12 @@ use crate::guard::Lost;
 
 /// How many requests go out in one go.
 const AT_ONCE: usize = 500;
+
+/// By how much the leader's knowledge may lag behind, where followers report
+/// twice a tick, `flush` apart. A renewal has a sixth of the timeout.
+pub(super) fn lag(flush: Duration, timeout: Duration) -> Duration {
+    (flush * 3).max(flush + timeout / 6)
+}
 
 /// Keeps the lease for another ttl and says which claims are gone.
 pub(super) async fn renew(engine: &ZookeeperEngine, lease: &Lease) -> Result<Renewal> {
@@ -111,7 +122,11 @@ async fn missing(open: &OpenLease, claims: &[Arc<Mine>]) -> Result<Vec<Arc<Mine>
 async fn report(engine: &ZookeeperEngine, mine: &Mine) -> Result<GoneClaim, Refusal> {
     let czxid = mine.node().map_or(0, |node| node.czxid);
     let path = engine.paths.broken_claim(&mine.claim.name, czxid);
-    let broken = match mine.session().ask_one(Request::Data { path }).await {
+    let broken = match mine
+        .session()
+        .ask_one(Request::Data { path, watch: false })
+        .await
+    {
         Ok(Reply::Data(data, _)) => Broken::read(&data),
         Err(why) if why.is_of_the_connection() => return Err(why),
         // A note that we may not read is none. The claim is gone all the same.
@@ -126,4 +141,21 @@ async fn report(engine: &ZookeeperEngine, mine: &Mine) -> Result<GoneClaim, Refu
     };
     let id = mine.claim.id;
     Ok(GoneClaim { id, lost, note })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_over_before_a_deposed_leaders_word_could_matter() {
+        let tick = Duration::from_secs(2);
+        let flush = tick / 2;
+        for ticks in 2..=20 {
+            let timeout = tick * ticks;
+            let lag = lag(flush, timeout);
+            assert!(lag >= tick * 3 / 2 && lag < timeout, "{ticks}: {lag:?}");
+            assert!(lag >= flush + timeout / 6, "{ticks}: a renewal has time");
+        }
+    }
 }

@@ -58,6 +58,7 @@ pub(super) enum Request {
     },
     Data {
         path: String,
+        watch: bool,
     },
     Children {
         path: String,
@@ -160,13 +161,11 @@ impl Request {
                 text(out, path);
                 number(out, -1);
             }
-            Self::Exists { path, watch } | Self::Children { path, watch } => {
+            Self::Exists { path, watch }
+            | Self::Data { path, watch }
+            | Self::Children { path, watch } => {
                 text(out, path);
                 out.push(u8::from(*watch));
-            }
-            Self::Data { path } => {
-                text(out, path);
-                out.push(0);
             }
             Self::Sync { path } => text(out, path),
             Self::Multi(requests) => {

@@ -89,6 +89,13 @@ impl Client {
         self.ask(2, &body).map(drop)
     }
 
+    pub(crate) fn set(&mut self, path: &str, data: &[u8]) -> Result<(), Refused> {
+        let mut body = bytes(path.as_bytes());
+        body.extend(bytes(data));
+        body.extend((-1_i32).to_be_bytes());
+        self.ask(5, &body).map(drop)
+    }
+
     pub(crate) fn delete_all(&mut self, path: &str) {
         for child in self.children(path).unwrap_or_default() {
             self.delete_all(&format!("{path}/{child}"));

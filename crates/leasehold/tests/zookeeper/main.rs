@@ -15,6 +15,7 @@ mod lossy;
 mod overflow;
 mod servers;
 mod store;
+mod watching;
 mod way;
 
 use std::time::Duration;
