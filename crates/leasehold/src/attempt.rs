@@ -148,6 +148,7 @@ impl Attempt {
             },
             since: now,
             handed: 0,
+            is_bound: false,
             doubt: self.doubt(),
         })
     }

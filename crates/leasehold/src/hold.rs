@@ -34,6 +34,9 @@ pub(crate) struct Claim {
     pub(crate) since: Moment,
     /// How often it was handed over inside this process.
     pub(crate) handed: u32,
+    /// Something in the store depends on this very claim, and so it is never
+    /// handed over.
+    pub(crate) is_bound: bool,
     /// Another request for it may still arrive at the store.
     pub(crate) doubt: Option<Doubt>,
 }
@@ -244,6 +247,15 @@ impl Hold {
                     (guards > 0).then_some(guards + 1)
                 })
                 .is_ok()
+    }
+
+    /// The claim goes back to the store after this hold, whoever waits in this
+    /// process.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn bind(&self) {
+        if let Some(stake) = &mut *self.held_stake() {
+            stake.claim.is_bound = true;
+        }
     }
 
     /// One guard less; the stake, if that was the last one and nothing was

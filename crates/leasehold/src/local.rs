@@ -134,7 +134,8 @@ impl Turn {
     pub(crate) fn hand_over(mut self, mut claim: Claim) -> Option<(Claim, Self)> {
         let most = self.core.promises.tokens_per_grant.saturating_sub(1);
         let stay = self.core.clock.now().since(claim.since);
-        if claim.handed >= most || stay >= LONGEST_STAY || !self.core.local.has_line(&self.name) {
+        let may_stay = !claim.is_bound && claim.handed < most && stay < LONGEST_STAY;
+        if !may_stay || !self.core.local.has_line(&self.name) {
             return Some((claim, self));
         }
         claim.handed += 1;

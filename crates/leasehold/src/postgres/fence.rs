@@ -33,6 +33,9 @@ pub async fn fence(guard: &Guard, transaction: &mut PgTransaction<'_>) -> Result
         let why = "the lock is not in a PostgreSQL database";
         return Err(Error::new(ErrorKind::Unsupported, doing(), why));
     };
+    // Two tasks of this process would share the row: before the next one has the
+    // lock it must be gone.
+    hold.bind();
     // The row stands as long as the claim does, and cannot be deleted while this
     // transaction has it.
     let statement = format!(
