@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::PostgresEngine;
 use super::answer::{Answer, strange};
 use super::inbox::{Mine, OpenLease};
+use super::pool::Lane;
 use super::text::{array, column, lease as lease_id, number, numbers};
 use super::text::{quoted, quoted_or_null, ticket as ticket_id};
 use crate::engine::{ClaimRef, Lease, Standing, Ticket, Together, Withdrawn};
@@ -66,7 +67,9 @@ async fn ask_for(
     );
     let doing = || doing(ticket);
     mine.asked();
-    let answer = engine.call("enqueue", &arguments, doing).await;
+    let answer = engine
+        .call(Lane::InLine, "enqueue", &arguments, doing)
+        .await;
     if is_sure(&answer) {
         mine.answered();
     }
@@ -149,7 +152,9 @@ async fn ask_for_all(
     );
     let doing = || doing(&tickets[0]);
     claims.iter().for_each(|mine| mine.asked());
-    let answer = engine.call("enqueue_all", &arguments, doing).await;
+    let answer = engine
+        .call(Lane::InLine, "enqueue_all", &arguments, doing)
+        .await;
     if is_sure(&answer) {
         claims.iter().for_each(|mine| mine.answered());
     }
@@ -231,7 +236,7 @@ async fn take_out(
     arguments: &str,
 ) -> Result<(Withdrawn, Option<u64>)> {
     let doing = || format!("withdraw {}", claim.name);
-    let answer = engine.call(function, arguments, doing).await?;
+    let answer = engine.call(Lane::Aside, function, arguments, doing).await?;
     let row = answer.rows.first();
     let found = match row.and_then(|row| column(row, 0)) {
         Some("removed") => Withdrawn::Removed,
@@ -253,7 +258,7 @@ pub(super) async fn close(engine: &PostgresEngine, lease: &Lease) -> Result<()> 
     let doing = || "close the session".to_owned();
     let end = async |has_claims: bool| {
         let arguments = format!("{}, {has_claims}", lease_id(lease.id));
-        engine.call("close", &arguments, doing).await
+        engine.call(Lane::AtOnce, "close", &arguments, doing).await
     };
     engine.inbox.close_lease(lease.id);
     let claims = engine.inbox.claims_of(lease.id);
@@ -264,7 +269,7 @@ pub(super) async fn close(engine: &PostgresEngine, lease: &Lease) -> Result<()> 
             let names = part.iter().map(|mine| quoted(mine.claim.name.as_str()));
             let tickets = part.iter().map(|mine| ticket_id(mine.claim.id));
             let arguments = format!("{}, {}", array("text", names), array("uuid", tickets));
-            engine.call("leave", &arguments, doing).await?;
+            engine.call(Lane::Aside, "leave", &arguments, doing).await?;
             part.iter()
                 .for_each(|mine| engine.inbox.forget(mine.claim.id));
         }

@@ -2,7 +2,7 @@
 //! here, by its code.
 
 use sqlx_core::error::Error as SqlxError;
-use sqlx_postgres::PgDatabaseError;
+use sqlx_postgres::{PgDatabaseError, PgSeverity};
 
 use crate::error::{Effect, Error, ErrorKind};
 
@@ -29,34 +29,55 @@ fn said(error: &SqlxError) -> Option<&PgDatabaseError> {
 }
 
 pub(super) fn cure(error: &SqlxError) -> Cure {
-    match code(error) {
-        // A serialisation failure, a deadlock, a lock that took too long, a
-        // statement that somebody cancelled, an isolation level that our
-        // functions refuse.
-        Some("40001" | "40P01" | "55P03" | "57014" | "LH002") => Cure::Again,
-        // It shuts down, crashed, or cannot take anybody yet; it takes no writes
-        // any more, so another one does; it was idle for too long.
-        Some("57P01" | "57P02" | "57P03" | "57P05" | "25006" | "25P03") => Cure::Reconnect,
-        // A pooler lost its server, or has none for us.
-        Some(code) if code.starts_with("08") => Cure::Reconnect,
-        Some(_) => Cure::None,
-        None => Cure::Reconnect,
+    judge(error).0
+}
+
+fn judge(error: &SqlxError) -> (Cure, Effect) {
+    match said(error) {
+        Some(said) => judge_code(said.code(), said.severity()),
+        None => (Cure::Reconnect, Effect::Unknown),
     }
 }
 
-/// Whether the server may have done it all the same.
-fn effect(error: &SqlxError) -> Effect {
-    match code(error) {
-        // Said instead of the answer, maybe after the commit.
-        Some("57P01" | "57P02" | "57P05") => Effect::Unknown,
-        Some(code) if code.starts_with("08") => Effect::Unknown,
-        Some(_) => Effect::None,
-        None => Effect::Unknown,
+/// What is to be done, and whether the server may have done it all the same.
+fn judge_code(code: &str, severity: PgSeverity) -> (Cure, Effect) {
+    match code {
+        // Said before any request is taken: no such role or database, wrong
+        // password, too many; not yet.
+        "3D000" | "53300" => return (Cure::None, Effect::None),
+        _ if code.starts_with("28") => return (Cure::None, Effect::None),
+        "57P03" => return (Cure::Reconnect, Effect::None),
+        _ => {}
+    }
+    // The connection ends with it. Said instead of the answer, maybe after the
+    // commit.
+    if matches!(severity, PgSeverity::Fatal | PgSeverity::Panic) {
+        return (Cure::Reconnect, Effect::Unknown);
+    }
+    match code {
+        // A serialisation failure, a deadlock, a lock that took too long, a
+        // statement that somebody cancelled, an isolation level that our
+        // functions refuse.
+        "40001" | "40P01" | "55P03" | "57014" | "LH002" => (Cure::Again, Effect::None),
+        // It shuts down, or crashed; it was idle for too long.
+        "57P01" | "57P02" | "57P05" => (Cure::Reconnect, Effect::Unknown),
+        // It takes no writes any more, so another one does; somebody left a
+        // transaction open.
+        "25006" | "25P03" | "25P02" | "25001" | "LH003" => (Cure::Reconnect, Effect::None),
+        // A pooler lost its server, or has none for us; the system or the server
+        // itself is broken.
+        _ if ["08", "58", "XX"]
+            .iter()
+            .any(|class| code.starts_with(class)) =>
+        {
+            (Cure::Reconnect, Effect::Unknown)
+        }
+        _ => (Cure::None, Effect::None),
     }
 }
 
 pub(super) fn fault(error: SqlxError, doing: String, store: &str) -> Error {
-    let (kind, effect) = (kind(&error), effect(&error));
+    let (kind, effect) = (kind(&error), judge(&error).1);
     Error::new(kind, doing, why(&error))
         .on(store)
         .effect_is(effect)
@@ -118,5 +139,23 @@ mod tests {
         let error = fault(io(), "lock a".into(), "postgres db:1/x");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(error.effect(), Effect::Unknown);
+    }
+
+    #[test]
+    fn a_server_that_breaks_off_may_have_done_it() {
+        let unsure = (Cure::Reconnect, Effect::Unknown);
+        for severity in [PgSeverity::Fatal, PgSeverity::Panic] {
+            for code in ["57P01", "40001", "53200", "53100", "XX000"] {
+                assert_eq!(judge_code(code, severity), unsure, "{code}");
+            }
+        }
+        for code in ["58030", "58P01", "XX001", "08006"] {
+            assert_eq!(judge_code(code, PgSeverity::Error), unsure, "{code}");
+        }
+        let refused = (Cure::None, Effect::None);
+        assert_eq!(judge_code("28P01", PgSeverity::Fatal), refused);
+        assert_eq!(judge_code("42501", PgSeverity::Error), refused);
+        let again = (Cure::Again, Effect::None);
+        assert_eq!(judge_code("40P01", PgSeverity::Error), again);
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct OpenLease {
     pub(super) lease: Lease,
     /// Requests for a place name it; another one comes too late.
     epoch: AtomicU64,
+    /// The server that has no claim of this lease that we do not know.
+    pub(super) agreed: Mutex<String>,
     /// Rung when a claim of this lease was broken, or may be gone.
     pub(super) news: Notify,
 }
@@ -114,6 +116,13 @@ impl Mine {
         lock(&self.state).blocked_until
     }
 
+    /// It may be gone, also if a message said before that it is granted: whoever
+    /// waits looks.
+    fn looks(&self) {
+        lock(&self.state).granted = None;
+        self.bell.notify_one();
+    }
+
     /// The order, if a message said that it is granted.
     pub(super) fn granted(&self) -> Option<u64> {
         let state = lock(&self.state);
@@ -142,10 +151,11 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn add_lease(&self, lease: Lease, epoch: u64) {
+    pub(super) fn add_lease(&self, lease: Lease, epoch: u64, server: &str) {
         let open = OpenLease {
             lease,
             epoch: AtomicU64::new(epoch),
+            agreed: Mutex::new(server.to_owned()),
             news: Notify::new(),
         };
         lock(&self.leases).insert(lease.id, Arc::new(open));
@@ -197,7 +207,7 @@ impl Inbox {
                 open.news.notify_one();
             }
             let claims = self.claims_of(lease);
-            claims.iter().for_each(|mine| mine.bell.notify_one());
+            claims.iter().for_each(|mine| mine.looks());
         } else if let Some((ticket, order)) = granted(message)
             && let Some(mine) = self.claim(ticket)
         {
@@ -210,7 +220,7 @@ impl Inbox {
     /// verified.
     pub(super) fn missed(&self) {
         let claims: Vec<_> = lock(&self.claims).values().cloned().collect();
-        claims.iter().for_each(|mine| mine.bell.notify_one());
+        claims.iter().for_each(|mine| mine.looks());
         for open in lock(&self.leases).values() {
             open.news.notify_one();
         }
@@ -247,6 +257,13 @@ mod tests {
         assert_eq!(mine.granted(), None);
         inbox.hear(LeaseId(1), "00000000-0000-0000-0000-000000000007 64");
         assert_eq!(mine.granted(), Some(64));
+        // Broken right after its grant, or maybe so.
+        inbox.hear(LeaseId(1), "renew");
+        assert_eq!(mine.granted(), None);
+        inbox.hear(LeaseId(1), "00000000-0000-0000-0000-000000000007 64");
+        inbox.missed();
+        assert_eq!(mine.granted(), None);
+        inbox.hear(LeaseId(1), "00000000-0000-0000-0000-000000000007 64");
         for garbage in ["", "x 1", "7 7"] {
             inbox.hear(LeaseId(1), garbage);
         }

@@ -111,6 +111,7 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
          where n.nspname = {} and c.relname = 'meta'), \
          current_setting('default_transaction_isolation') = 'read committed' \
          and current_setting('default_transaction_deferrable') = 'off' \
+         and current_setting('synchronous_commit') in ('on', 'remote_apply') \
          and (select count(*) from pg_catalog.pg_settings \
          where name in ('lock_timeout', 'statement_timeout', 'transaction_timeout') \
          and reset_val <> '0') = 0",

@@ -36,7 +36,7 @@ pub(crate) use self::config::{OPTIONS, PostgresConfig, Refusal, SCHEMES};
 use self::ears::Ears;
 pub use self::fence::fence;
 use self::inbox::Inbox;
-use self::pool::{Answer, Pool};
+use self::pool::{Answer, Lane, Pool};
 use self::renewal::whole_millis;
 use self::text::{column, identifier, lease as lease_id, number, quoted};
 use crate::clock::Clock;
@@ -56,8 +56,9 @@ const TOKENS_PER_GRANT: u32 = 32;
 /// Opens a session on a pool of your own. The options are those of a URL, such
 /// as `ttl=5s&schema=locks`; they may be empty.
 ///
-/// Requests take turns on the pool's connections; one more connection, which
-/// listens, is made beside it.
+/// Requests take turns on the pool's connections. Beside it are made one more
+/// connection that listens, and one or two that renew and release, so that a
+/// pool of which all is in use costs no lock.
 ///
 /// # Errors
 /// As for [`connect`](crate::connect).
@@ -125,23 +126,13 @@ impl PostgresEngine {
     /// Calls a function of our schema.
     async fn call(
         &self,
+        lane: Lane,
         function: &str,
         arguments: &str,
         doing: impl Fn() -> String,
     ) -> Result<Answer> {
         let statement = format!("select * from {}.{function}({arguments})", self.schema);
-        self.pool.ask(&statement, doing).await
-    }
-
-    /// Calls it without waiting for other requests of this process.
-    async fn call_at_once(
-        &self,
-        function: &str,
-        arguments: &str,
-        doing: impl Fn() -> String,
-    ) -> Result<Answer> {
-        let statement = format!("select * from {}.{function}({arguments})", self.schema);
-        self.pool.ask_at_once(&statement, doing).await
+        self.pool.ask_in(lane, &statement, doing).await
     }
 
     /// After a failover everything that is held is verified.
@@ -188,13 +179,20 @@ impl Engine for PostgresEngine {
             owner.pid(),
             quoted(owner.label()),
         );
-        let answer = self.call("open", &arguments, doing).await?;
-        let row = answer.rows.first();
-        let epoch = row.and_then(|row| number(row, 0));
-        let epoch = epoch.ok_or_else(|| strange(doing(), &self.pool.label))?;
-        self.inbox.add_lease(lease, epoch);
-        self.meets(row.and_then(|row| column(row, 1)).unwrap_or_default());
-        Ok(lease)
+        let opened = self.call(Lane::AtOnce, "open", &arguments, doing).await;
+        let opened = opened.and_then(|answer| {
+            let row = answer.rows.first();
+            let epoch = row.and_then(|row| number(row, 0));
+            let epoch = epoch.ok_or_else(|| strange(doing(), &self.pool.label))?;
+            let server = row.and_then(|row| column(row, 1)).unwrap_or_default();
+            self.inbox.add_lease(lease, epoch, server);
+            self.meets(server);
+            Ok(lease)
+        });
+        if opened.is_err() {
+            self.ears.remove(lease.id).await;
+        }
+        opened
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal> {

@@ -22,9 +22,11 @@ use crate::random::random_u64;
 /// Goes before every statement and holds for its transaction only, unless the
 /// server's defaults are such that it is not needed. In another isolation level
 /// a transaction would see a queue as it was before it had to wait for it; our
-/// functions refuse that. The limits take the place of the server's; nothing
-/// here takes long unless the server does.
+/// functions refuse that. What commits has to be on disk; our functions see to
+/// that too. The limits take the place of the server's; nothing here takes long
+/// unless the server does.
 const PINNED: &str = "set transaction isolation level read committed; \
+     set local synchronous_commit = on; \
      set local lock_timeout = 2000; set local statement_timeout = 4000; ";
 
 /// How long a connection may take, and an answer.
@@ -43,17 +45,27 @@ pub(super) struct Answer {
 
 /// Connections to one database.
 pub(super) struct Pool {
-    source: Source,
+    own: Own,
+    users: Option<PgPool>,
     is_pinned: AtomicBool,
     /// The database for people.
     pub(super) label: String,
 }
 
-enum Source {
-    Own(Box<Own>),
-    Users(PgPool),
+/// Which connections a request uses, and whether it waits for those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// In line; those of the user's pool if there is one.
+    InLine,
+    /// In line, but never on a user's connection: those may all be in use by
+    /// tasks that wait for this very request, because it gives back a lock.
+    Aside,
+    /// On one of ours, and one more is made if all are in use. What keeps leases
+    /// must not stand behind requests that nobody drives on.
+    AtOnce,
 }
 
+/// Connections that we make.
 struct Own {
     options: PgConnectOptions,
     idle: Mutex<Vec<PgConnection>>,
@@ -62,23 +74,23 @@ struct Own {
 
 impl Pool {
     pub(super) fn new(options: PgConnectOptions, connections: usize, label: String) -> Self {
-        let source = Source::Own(Box::new(Own {
-            options,
-            idle: Mutex::default(),
-            room: Semaphore::new(connections),
-        }));
-        Self::with(source, label)
+        Self {
+            own: Own {
+                options,
+                idle: Mutex::default(),
+                room: Semaphore::new(connections),
+            },
+            users: None,
+            is_pinned: AtomicBool::new(true),
+            label,
+        }
     }
 
     pub(super) fn of_user(pool: PgPool, label: String) -> Self {
-        Self::with(Source::Users(pool), label)
-    }
-
-    fn with(source: Source, label: String) -> Self {
+        let options = (*pool.connect_options()).clone();
         Self {
-            source,
-            is_pinned: AtomicBool::new(true),
-            label,
+            users: Some(pool),
+            ..Self::new(options, 1, label)
         }
     }
 
@@ -90,10 +102,7 @@ impl Pool {
 
     /// How to make a connection beside the pool's.
     pub(super) fn options(&self) -> PgConnectOptions {
-        match &self.source {
-            Source::Own(own) => own.options.clone(),
-            Source::Users(pool) => (*pool.connect_options()).clone(),
-        }
+        self.own.options.clone()
     }
 
     /// Makes a request, and makes it again where that may help. It must be one
@@ -102,31 +111,22 @@ impl Pool {
     /// # Cancel safety
     /// The request may be carried out; its connection is closed.
     pub(super) async fn ask(&self, statement: &str, doing: impl Fn() -> String) -> Result<Answer> {
-        self.ask_in(Queueing::InLine, statement, doing).await
+        self.ask_in(Lane::InLine, statement, doing).await
     }
 
-    /// The same without waiting for others: a connection more is made if all are
-    /// in use. What keeps leases must not stand behind requests that nobody
-    /// drives on.
-    pub(super) async fn ask_at_once(
+    /// The same in another lane.
+    pub(super) async fn ask_in(
         &self,
-        statement: &str,
-        doing: impl Fn() -> String,
-    ) -> Result<Answer> {
-        self.ask_in(Queueing::AtOnce, statement, doing).await
-    }
-
-    async fn ask_in(
-        &self,
-        queueing: Queueing,
+        lane: Lane,
         statement: &str,
         doing: impl Fn() -> String,
     ) -> Result<Answer> {
         let mut is_repeated = false;
         let mut attempt = 0;
         let mut reconnections = 0;
+        let most_reconnections = self.most_idle();
         loop {
-            let (error, is_new) = match self.once(queueing, statement).await {
+            let (error, is_new) = match self.once(lane, statement).await {
                 Ok(rows) => return Ok(Answer { rows, is_repeated }),
                 Err(Trouble::Failed { error, is_new }) => (error, is_new),
                 Err(Trouble::Silent) => {
@@ -146,7 +146,7 @@ impl Pool {
                 // What lay idle for long may all be broken.
                 Cure::Reconnect => {
                     reconnections += 1;
-                    is_new || reconnections > self.most_idle()
+                    is_new || reconnections > most_reconnections
                 }
                 Cure::Again => {
                     attempt += 1;
@@ -168,43 +168,36 @@ impl Pool {
     }
 
     fn most_idle(&self) -> u32 {
-        match &self.source {
-            Source::Own(own) => u32::try_from(lock(&own.idle).len()).unwrap_or(u32::MAX) + 1,
-            Source::Users(pool) => pool.size() + 1,
-        }
+        let own = u32::try_from(lock(&self.own.idle).len()).unwrap_or(u32::MAX - 1);
+        own.max(self.users.as_ref().map_or(0, PgPool::size)) + 1
     }
 
-    async fn once(&self, queueing: Queueing, statement: &str) -> Result<Vec<PgRow>, Trouble> {
+    async fn once(&self, lane: Lane, statement: &str) -> Result<Vec<PgRow>, Trouble> {
         let text = match self.is_pinned.load(Ordering::Relaxed) {
             true => format!("{PINNED}{statement}"),
             false => statement.to_owned(),
         };
-        match &self.source {
-            Source::Own(own) => own.run(queueing, text).await,
-            Source::Users(pool) => {
-                let failed = |error| Trouble::Failed {
-                    error,
-                    is_new: false,
-                };
-                let mut connection = pool.acquire().await.map_err(failed)?;
-                let request = connection.fetch_all(raw_sql(AssertSqlSafe(text)));
-                let answer = tokio::time::timeout(LIMIT, request).await;
-                let is_well = matches!(&answer, Ok(Ok(_)))
-                    || matches!(&answer, Ok(Err(error)) if cure(error) != Cure::Reconnect);
-                if !is_well {
-                    connection.close_on_drop();
-                }
-                answer.map_err(|_| Trouble::Silent)?.map_err(failed)
-            }
+        match &self.users {
+            Some(pool) if lane == Lane::InLine => run_on(pool, text).await,
+            _ => self.own.run(lane, text).await,
         }
     }
 }
 
-/// Whether a request waits for those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Queueing {
-    InLine,
-    AtOnce,
+async fn run_on(pool: &PgPool, text: String) -> Result<Vec<PgRow>, Trouble> {
+    let failed = |error| Trouble::Failed {
+        error,
+        is_new: false,
+    };
+    let mut connection = pool.acquire().await.map_err(failed)?;
+    let request = connection.fetch_all(raw_sql(AssertSqlSafe(text)));
+    let answer = tokio::time::timeout(LIMIT, request).await;
+    let is_well = matches!(&answer, Ok(Ok(_)))
+        || matches!(&answer, Ok(Err(error)) if cure(error) != Cure::Reconnect);
+    if !is_well {
+        connection.close_on_drop();
+    }
+    answer.map_err(|_| Trouble::Silent)?.map_err(failed)
 }
 
 enum Trouble {
@@ -217,15 +210,21 @@ enum Trouble {
 }
 
 impl Own {
-    async fn run(&self, queueing: Queueing, text: String) -> Result<Vec<PgRow>, Trouble> {
-        let _room = match queueing {
+    async fn run(&self, lane: Lane, text: String) -> Result<Vec<PgRow>, Trouble> {
+        let _room = match lane {
             // It is never closed.
-            Queueing::InLine => self.room.acquire().await.ok(),
-            Queueing::AtOnce => None,
+            Lane::InLine | Lane::Aside => self.room.acquire().await.ok(),
+            Lane::AtOnce => None,
         };
-        tokio::time::timeout(LIMIT, self.run_now(text))
-            .await
-            .unwrap_or(Err(Trouble::Silent))
+        // Nobody gives up what keeps a lease unless the server is silent; others
+        // are given up for many reasons.
+        let mut silence = Silence {
+            own: self,
+            is_over: lane != Lane::AtOnce,
+        };
+        let answer = tokio::time::timeout(LIMIT, self.run_now(text)).await;
+        silence.is_over = answer.is_ok();
+        answer.unwrap_or(Err(Trouble::Silent))
     }
 
     async fn run_now(&self, text: String) -> Result<Vec<PgRow>, Trouble> {
@@ -247,6 +246,21 @@ impl Own {
             lock(&self.idle).push(connection);
         }
         answer.map_err(failed)
+    }
+}
+
+/// A request without an answer. Other connections that lie idle are likely as
+/// dead as its own: the next request makes a new one.
+struct Silence<'a> {
+    own: &'a Own,
+    is_over: bool,
+}
+
+impl Drop for Silence<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            lock(&self.own.idle).clear();
+        }
     }
 }
 

@@ -4,13 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::PostgresEngine;
+use tokio::time::timeout;
+
 use super::answer::strange;
 use super::inbox::Mine;
+use super::pool::Lane;
 use super::text::{array, bits, column, lease as lease_id, numbers, quoted, ticket};
-use crate::engine::{GoneClaim, Lease, Renewal, TicketId};
+use super::{PostgresEngine, claims, lock};
+use crate::engine::{ClaimRef, GoneClaim, Lease, Renewal, TicketId};
 use crate::error::Result;
 use crate::guard::Lost;
+use crate::name::Name;
 
 /// How many claims one statement asks after.
 const AT_ONCE: usize = 1000;
@@ -18,9 +22,9 @@ const AT_ONCE: usize = 1000;
 const DOING: &str = "renew";
 
 pub(super) async fn renew(engine: &PostgresEngine, lease: &Lease) -> Result<Renewal> {
-    if engine.inbox.lease(lease.id).is_none() {
+    let Some(open) = engine.inbox.lease(lease.id) else {
         return Ok(Renewal::LeaseGone);
-    }
+    };
     let mut held: Vec<_> = engine.inbox.claims_of(lease.id);
     held.retain(|mine| mine.held().is_some());
     let mut missing = Vec::new();
@@ -32,6 +36,14 @@ pub(super) async fn renew(engine: &PostgresEngine, lease: &Lease) -> Result<Rene
         match renew_with(engine, lease, part).await? {
             Some(more) => missing.extend(more),
             None => return Ok(Renewal::LeaseGone),
+        }
+    }
+    let server = lock(&engine.server).clone();
+    if *lock(&open.agreed) != server {
+        // It must not keep the renewal; the next one goes on with it.
+        let giving = give_back_forgotten(engine, lease);
+        if let Ok(Ok(())) = timeout(lease.ttl / 8, giving).await {
+            *lock(&open.agreed) = server;
         }
     }
     // What was given back meanwhile is not missed.
@@ -62,7 +74,7 @@ async fn renew_with(
         array("bigint", places),
         array("uuid", tickets),
     );
-    let asking = engine.call_at_once("renew", &arguments, || DOING.into());
+    let asking = engine.call(Lane::AtOnce, "renew", &arguments, || DOING.into());
     let answer = asking.await?;
     let row = answer.rows.first();
     let row = row.ok_or_else(|| strange(DOING.into(), &engine.pool.label))?;
@@ -75,6 +87,25 @@ async fn renew_with(
         .into_iter()
         .filter_map(|number| claims.get(usize::try_from(number).ok()?.checked_sub(1)?));
     Ok(Some(missing.cloned().collect()))
+}
+
+/// Another server may have forgotten that a claim was given back, and the lease
+/// would keep it alive. A claim is known here before it is asked for and until
+/// it is surely out, so what is not known is such a one.
+async fn give_back_forgotten(engine: &PostgresEngine, lease: &Lease) -> Result<()> {
+    let (schema, session) = (&engine.schema, lease_id(lease.id));
+    let query = format!("select name, ticket from {schema}.claim where session = {session}");
+    let asking = engine.pool.ask_in(Lane::AtOnce, &query, || DOING.into());
+    for row in asking.await?.rows {
+        let name = column(&row, 0).and_then(|name| Name::new(name).ok());
+        let id = column(&row, 1).and_then(bits).map(TicketId);
+        if let (Some(name), Some(id)) = (name, id)
+            && engine.inbox.claim(id).is_none()
+        {
+            claims::withdraw(engine, &ClaimRef { name, id }).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Which of the missing were broken, and by whom.
@@ -110,6 +141,7 @@ async fn causes(engine: &PostgresEngine, missing: &[Arc<Mine>]) -> Result<Vec<Go
     Ok(gone.collect())
 }
 
+/// Rounded up: the store must not end a lease before its holder does.
 pub(super) fn whole_millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::PostgresEngine;
 use super::answer::{Answer, strange};
 use super::inbox::Mine;
+use super::pool::Lane;
 use super::text::{quoted, ticket};
 use crate::clock::boot_time;
 use crate::engine::{Standing, Ticket};
@@ -77,6 +78,8 @@ async fn ask(engine: &PostgresEngine, mine: &Mine, order: u64, function: &str) -
         quoted(mine.claim.name.as_str()),
         ticket(mine.claim.id)
     );
-    let answer = engine.call(function, &arguments, || doing(mine)).await?;
+    let answer = engine
+        .call(Lane::InLine, function, &arguments, || doing(mine))
+        .await?;
     Answer::read(&answer.rows).ok_or_else(|| strange(doing(mine), &engine.pool.label))
 }

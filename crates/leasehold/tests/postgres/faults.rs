@@ -153,51 +153,6 @@ async fn what_is_deleted_by_hand_is_lost_or_queues_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn time_limits_of_the_server_do_not_reach_us() {
-    let settings = [
-        "statement_timeout=1ms",
-        "lock_timeout=1ms",
-        "idle_in_transaction_session_timeout=1ms",
-    ];
-    let Some((_folder, server)) = postgres(&settings) else {
-        return;
-    };
-    let (one, other) = (
-        session(&server.url(), "ttl=5s").await,
-        session(&server.url(), "ttl=5s").await,
-    );
-    for _ in 0..20 {
-        let guard = lock(&one, "ledger").await;
-        let waiting = wait_for_lock(&other, "ledger");
-        guard.release().await.unwrap();
-        heard(waiting).await.release().await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn defaults_that_change_under_a_session_do_not_reach_it() {
-    let Some((_folder, server)) = postgres(&[]) else {
-        return;
-    };
-    server.sql("create role app superuser login");
-    let url = server.url_as("app");
-    let (one, other) = (session(&url, "ttl=5s").await, session(&url, "ttl=5s").await);
-    lock(&one, "ledger").await.release().await.unwrap();
-    server.sql(
-        "alter role app set default_transaction_isolation = 'serializable'; \
-         alter role app set statement_timeout = '1ms'",
-    );
-    // New connections have the new defaults.
-    server.end_connections();
-    for _ in 0..20 {
-        let guard = lock(&one, "ledger").await;
-        let waiting = wait_for_lock(&other, "ledger");
-        guard.release().await.unwrap();
-        heard(waiting).await.release().await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_failover_lifts_the_counter_and_verifies_what_is_held() {
     let Some((_folder, server)) = postgres(&[]) else {
         return;

@@ -9,6 +9,8 @@ mod server;
 
 mod access;
 mod cost;
+mod defaults;
+mod failover;
 mod faults;
 mod fence;
 mod load;

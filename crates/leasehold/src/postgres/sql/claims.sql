@@ -13,6 +13,7 @@ declare
     v_other bigint;
     v_mine bigint;
 begin
+    perform leasehold.prove();
     if not p_waits and leasehold.is_busy(p_name, p_ticket, p_capacity, p_weight) then
         answer := 'busy';
         return;

@@ -1,36 +1,87 @@
--- From here to the end of its transaction whoever calls it is alone with the
--- queue of this name. Writes nothing. Other names may share the lock by chance
--- and then wait for each other. In another isolation level than this one a
--- transaction would see the queue as it was before it had to wait: refused.
-create or replace function leasehold.take(p_name text) returns void
+-- Refuses where an answer would be wrong: on a standby, whose data is not of
+-- now; in another isolation level, in which a transaction would see the queue as
+-- it was before it had to wait; and inside a transaction that somebody left
+-- open, which may never commit. What commits here is on disk before it is
+-- answered, whatever role, database or server say.
+create or replace function leasehold.prove() returns void
 language plpgsql volatile as $$
 begin
+    if pg_is_in_recovery() then
+        raise exception using errcode = '25006', message = 'the server is a standby';
+    end if;
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'LH002', message = 'not read committed';
     end if;
-    perform pg_advisory_xact_lock(hashtextextended(p_name, 7809639172));
+    if now() <> statement_timestamp() then
+        raise exception using errcode = 'LH003', message = 'inside an open transaction';
+    end if;
+    if current_setting('synchronous_commit') not in ('on', 'remote_apply') then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
 end
 $$;
 
--- The same for several names. Everybody takes them in the same order.
+-- From here to the end of its transaction whoever calls it is alone with the
+-- queue of this name. Other names may share the lock by chance and then wait for
+-- each other.
+create or replace function leasehold.take(p_name text) returns void
+language plpgsql volatile as $$
+begin
+    perform leasehold.prove();
+    perform pg_advisory_xact_lock(hashtextextended(p_name, 7809639172));
+    perform leasehold.meet();
+end
+$$;
+
+-- The same for several names. Everybody takes them in the same order, and all of
+-- them before the row of `meta`.
 create or replace function leasehold.take_all(p_names text[]) returns void
 language plpgsql volatile as $$
 declare
     v_name text;
 begin
+    perform leasehold.prove();
     for v_name in
         select n from unnest(p_names) n order by hashtextextended(n, 7809639172)
     loop
-        perform leasehold.take(v_name);
+        perform pg_advisory_xact_lock(hashtextextended(v_name, 7809639172));
     end loop;
+    perform leasehold.meet();
 end
 $$;
 
--- Which server this is: its system and its timeline.
+-- Which server this is, and since which start: its timeline, which every
+-- promotion changes, and when it was started. Nothing is read from disk.
 create or replace function leasehold.server() returns text
 language sql volatile as $$
-    select c.system_identifier || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8)
-    from pg_control_system() c
+    select left(pg_walfile_name(pg_current_wal_lsn()), 8) || ' '
+        || (1000000 * extract(epoch from pg_postmaster_start_time()))::bigint
+$$;
+
+-- Says which server this is. The first to meet another one than before lifts
+-- the counter far above whatever a failover may have forgotten, and lets every
+-- lease that has not ended for good begin anew: its last renewal may be
+-- forgotten, and this clock another one. Nothing is drawn and nobody is taken
+-- for dead before this. Needs `prove`.
+create or replace function leasehold.meet() returns text
+language plpgsql volatile as $$
+declare
+    v_server text := leasehold.server();
+begin
+    perform from leasehold.meta m where m.server = v_server;
+    if not found then
+        update leasehold.meta set server = v_server where server <> v_server;
+        if found then
+            perform setval('leasehold.token', greatest(
+                nextval('leasehold.token') + (1::bigint << 32),
+                (1000000 * extract(epoch from clock_timestamp()))::bigint));
+            update leasehold.session
+            set expires = clock_timestamp() + ttl * interval '1 millisecond'
+            where expires > '-infinity';
+        end if;
+    end if;
+    return v_server;
+end
 $$;
 
 -- Ends a session whose time is over, for good, and says whether it is over. One
@@ -137,10 +188,7 @@ declare
     v_weight bigint;
     v_is_mine boolean := false;
 begin
-    -- What a standby says is not of now.
-    if pg_is_in_recovery() then
-        raise exception using errcode = '25006', message = 'the server is a standby';
-    end if;
+    perform leasehold.prove();
     answer := 'gone';
     place := p_place;
     select c.weight into v_weight from leasehold.claim c join leasehold.session s on s.id = c.session

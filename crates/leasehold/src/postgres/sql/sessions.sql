@@ -5,14 +5,15 @@ create or replace function leasehold.open(
 ) language plpgsql volatile as $$
 #variable_conflict use_column
 begin
+    perform leasehold.prove();
+    server := leasehold.meet();
     perform leasehold.sweep();
-    insert into leasehold.session as s (id, expires, host, pid, label, since)
-    values (p_session, clock_timestamp() + p_ttl * interval '1 millisecond', p_host, p_pid,
-        p_label, clock_timestamp())
+    insert into leasehold.session as s (id, expires, ttl, host, pid, label, since)
+    values (p_session, clock_timestamp() + p_ttl * interval '1 millisecond', p_ttl, p_host,
+        p_pid, p_label, clock_timestamp())
     on conflict (id) do nothing;
     select s.epoch into epoch from leasehold.session s where s.id = p_session;
     perform leasehold.warm_up(E'\n' || p_session, p_session, epoch);
-    server := leasehold.meet();
 end
 $$;
 
@@ -39,9 +40,10 @@ create or replace function leasehold.renew(
     out is_alive boolean, out server text, out missing bigint[]
 ) language plpgsql volatile as $$
 begin
+    perform leasehold.prove();
     server := leasehold.meet();
     update leasehold.session
-    set expires = clock_timestamp() + p_ttl * interval '1 millisecond'
+    set expires = clock_timestamp() + p_ttl * interval '1 millisecond', ttl = p_ttl
     where id = p_session and expires > clock_timestamp();
     is_alive := found;
     select array_agg(t.number) into missing
@@ -54,31 +56,12 @@ begin
 end
 $$;
 
--- Says which server this is. The first to meet another one than before lifts
--- the counter far above whatever a failover may have forgotten.
-create or replace function leasehold.meet() returns text
-language plpgsql volatile as $$
-declare
-    v_server text := leasehold.server();
-begin
-    perform from leasehold.meta m where m.server = v_server;
-    if not found then
-        update leasehold.meta set server = v_server where server <> v_server;
-        if found then
-            perform setval('leasehold.token', greatest(
-                nextval('leasehold.token') + (1::bigint << 32),
-                (1000000 * extract(epoch from clock_timestamp()))::bigint));
-        end if;
-    end if;
-    return v_server;
-end
-$$;
-
 -- Ends a lease. From here on its claims are dead, and nothing brings it back.
 -- The row goes when there are no claims left, so that the sweep finds them.
 create or replace function leasehold.close(p_session uuid, p_has_claims boolean) returns void
 language plpgsql volatile as $$
 begin
+    perform leasehold.prove();
     if p_has_claims then
         update leasehold.session set expires = '-infinity' where id = p_session;
     else

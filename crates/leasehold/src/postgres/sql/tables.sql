@@ -16,6 +16,7 @@ create sequence if not exists leasehold.token increment by 32;
 create table if not exists leasehold.session (
     id uuid primary key,
     expires timestamptz not null,
+    ttl bigint not null,
     epoch bigint not null default 0,
     host text not null,
     pid bigint not null,
