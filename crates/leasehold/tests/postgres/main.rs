@@ -17,6 +17,7 @@ mod load;
 mod lossy;
 mod pooler;
 mod rule;
+mod users_pool;
 mod way;
 
 use std::time::Duration;
