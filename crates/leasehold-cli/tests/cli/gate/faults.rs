@@ -47,9 +47,9 @@ fn a_gate_that_is_told_to_end_answers_what_is_under_way() {
 /// One gate, killed again and again while holders of growing tokens ask it and
 /// stale ones try to come in; the service takes its time. Returns the tokens in
 /// the order in which the service acted on them.
-fn killed_under_load(kills: u64, drain_max: &str) -> Vec<u64> {
+fn killed_under_load(kills: u64) -> Vec<u64> {
     let (world, upstream) = (World::new(), Upstream::start());
-    let options = ["--drain-max", drain_max, "--patience", "5s"];
+    let options = ["--drain-max", "1s", "--patience", "5s"];
     let (token, is_over) = (AtomicU64::new(1), AtomicBool::new(false));
     let address = std::sync::Mutex::new(String::new());
     thread::scope(|scope| {
@@ -85,18 +85,14 @@ fn killed_under_load(kills: u64, drain_max: &str) -> Vec<u64> {
     upstream.tokens()
 }
 
-fn killed_in_parallel(drain_max: &str) -> Vec<Vec<u64>> {
-    thread::scope(|scope| {
-        let start = |_| scope.spawn(|| killed_under_load(KILLS / GATES, drain_max));
-        let gates: Vec<_> = (0..GATES).map(start).collect();
-        let ended = gates.into_iter().map(|gate| gate.join().unwrap());
-        ended.collect()
-    })
-}
-
 #[test]
 fn killed_a_hundred_times_under_load_no_stale_request_comes_after_a_newer_one() {
-    for tokens in killed_in_parallel("1s") {
+    let all: Vec<_> = thread::scope(|scope| {
+        let start = |_| scope.spawn(|| killed_under_load(KILLS / GATES));
+        let gates: Vec<_> = (0..GATES).map(start).collect();
+        gates.into_iter().map(|gate| gate.join().unwrap()).collect()
+    });
+    for tokens in all {
         assert!(tokens.is_sorted(), "{tokens:?}");
         let distinct = tokens.iter().collect::<std::collections::BTreeSet<_>>();
         assert!(distinct.len() as u64 >= KILLS / GATES, "{tokens:?}");
@@ -105,8 +101,25 @@ fn killed_a_hundred_times_under_load_no_stale_request_comes_after_a_newer_one() 
 
 #[test]
 fn with_a_drain_that_is_shorter_than_the_service_takes_one_does() {
-    let all = killed_in_parallel("1ms");
-    assert!(!all.iter().all(|tokens| tokens.is_sorted()), "{all:?}");
+    let (world, upstream) = (World::new(), Upstream::start());
+    let mut gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
+    let address = gate.address.clone();
+    let older = thread::spawn(move || super::try_ask(&address, "/r/1/hold", 7));
+    until("the older request", || (upstream.seen() == 1).then_some(()));
+    gate.running.child().kill().unwrap();
+    gate.running.child().wait().unwrap();
+    assert!(older.join().unwrap().is_none());
+    // The service still works on the older request when the newer one passes.
+    let gate = Gate::start(&world, &upstream, &["--drain-max", "1ms"]);
+    until("a passage for the newer one", || {
+        gate.ask("/r/1", 8);
+        upstream.tokens().contains(&8).then_some(())
+    });
+    upstream.release();
+    until("the older one's act", || {
+        upstream.tokens().contains(&7).then_some(())
+    });
+    assert_eq!(upstream.tokens().first(), Some(&8));
 }
 
 #[test]
