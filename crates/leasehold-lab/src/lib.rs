@@ -1,4 +1,5 @@
-//! What must never reach a user's dependency tree: models of the protocols.
+//! What must never reach a user's dependency tree: models of the protocols, and
+//! runs of real processes on real servers whose histories are checked.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::missing_panics_doc,
@@ -6,4 +7,7 @@
 )]
 
 pub mod gate;
+pub mod history;
+pub mod hold;
+pub mod invariant;
 pub mod model;

@@ -1,0 +1,58 @@
+//! What must be true of a run, one idea per file. Each looks at the history
+//! alone and gives the two lines that prove a violation.
+
+mod capacity;
+mod exclusion;
+mod progress;
+mod stale;
+mod tokens;
+mod told;
+
+use crate::history::{Event, History, Moment};
+
+pub use capacity::capacity;
+pub use exclusion::exclusion;
+pub use progress::progress;
+pub use stale::{lost_updates, stale_writes};
+pub use tokens::token_order;
+pub use told::told_in_time;
+
+/// Something that must not happen, and did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which invariant.
+    pub invariant: &'static str,
+    /// In one sentence.
+    pub text: String,
+    /// The lines of the history that prove it.
+    pub lines: [usize; 2],
+    /// From when to when, for the picture.
+    pub span: (Moment, Moment),
+}
+
+/// When this worker stood still.
+fn pauses(history: &History, by: &str) -> Vec<(Moment, Moment)> {
+    let mut pauses = Vec::new();
+    let mut since = None;
+    for line in &history.lines {
+        match &line.event {
+            Event::Fault { kind, on } if kind == "pause" && on == by => since = Some(line.at),
+            Event::Healed { kind, on } if kind == "pause" && on == by => {
+                pauses.extend(since.take().map(|since| (since, line.at)));
+            }
+            _ => {}
+        }
+    }
+    pauses.extend(since.map(|since| (since, Moment::MAX)));
+    pauses
+}
+
+/// A moment for people: seconds since the beginning of the run.
+fn clock(history: &History, at: Moment) -> String {
+    let since = at.saturating_sub(history.span().0);
+    format!(
+        "{}.{:03} s",
+        since / 1_000_000_000,
+        since / 1_000_000 % 1_000
+    )
+}

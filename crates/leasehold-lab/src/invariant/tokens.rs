@@ -1,0 +1,90 @@
+//! Tokens are unique, and whoever is granted later has a greater one.
+
+use super::Violation;
+use crate::history::History;
+use crate::hold::{Hold, holds};
+
+/// Pairs of grants of one lock with equal tokens, or with tokens that go back
+/// although the later worker asked after the earlier one had been granted.
+#[must_use]
+pub fn token_order(history: &History) -> Vec<Violation> {
+    let mut holds = holds(history);
+    holds.sort_by(|a, b| (&a.name, a.token).cmp(&(&b.name, b.token)));
+    let mut violations = Vec::new();
+    for pair in holds.windows(2) {
+        if pair[0].name == pair[1].name && pair[0].token.is_some() && pair[0].token == pair[1].token
+        {
+            violations.push(violation("granted twice", &pair[0], &pair[1]));
+        }
+    }
+    // By growing tokens: nobody may have been granted before the one with the
+    // lower token has asked.
+    let mut lower: Option<&Hold> = None;
+    for hold in holds.iter().filter(|hold| hold.token.is_some()) {
+        if let Some(lower) = lower.filter(|it| it.name == hold.name)
+            && hold.from < lower.asked
+            && hold.token != lower.token
+        {
+            violations.push(violation("went back", hold, lower));
+        }
+        if lower.is_none_or(|it| it.name != hold.name || it.asked < hold.asked) {
+            lower = Some(hold);
+        }
+    }
+    violations
+}
+
+fn violation(what: &str, a: &Hold, b: &Hold) -> Violation {
+    let [x, y] = [a, b].map(|hold| hold.token.unwrap_or_default());
+    Violation {
+        invariant: "token order",
+        text: format!(
+            "tokens of {} {what}: {x} of {}, then {y} of {}",
+            a.name, a.by, b.by
+        ),
+        lines: [a.granted_line, b.granted_line],
+        span: (a.from.min(b.from), a.from.max(b.from)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Event;
+    use crate::history::tests::{granted, line};
+
+    fn asks() -> Event {
+        Event::Asks { name: "l".into() }
+    }
+
+    #[test]
+    fn a_token_that_comes_twice_or_goes_back_is_found() {
+        let twice = History::new(vec![
+            line(1, "a", granted(7, 5)),
+            line(9, "b", granted(7, 15)),
+        ]);
+        assert_eq!(token_order(&twice).len(), 1);
+        let back = History::new(vec![
+            line(1, "a", asks()),
+            line(2, "a", granted(9, 5)),
+            line(3, "a", Event::Releases),
+            line(4, "b", asks()),
+            line(5, "b", granted(8, 15)),
+        ]);
+        let found = token_order(&back);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].text.contains("went back: 9 of a, then 8 of b"));
+    }
+
+    #[test]
+    fn grants_that_were_asked_for_at_the_same_time_may_be_told_in_any_order() {
+        let history = History::new(vec![
+            line(1, "a", asks()),
+            line(2, "b", asks()),
+            line(5, "b", granted(9, 15)),
+            line(6, "b", Event::Releases),
+            line(7, "a", granted(8, 15)),
+        ]);
+        assert_eq!(token_order(&history), []);
+    }
+}

@@ -1,0 +1,72 @@
+//! A holder that loses its lock is told before another has it.
+
+use super::{Violation, clock, pauses};
+use crate::history::History;
+use crate::hold::{End, holds};
+
+/// Losses that were told after the next holder had been granted, of workers
+/// that could have been told: they did not stand still.
+#[must_use]
+pub fn told_in_time(history: &History) -> Vec<Violation> {
+    let holds = holds(history);
+    let mut violations = Vec::new();
+    for hold in holds
+        .iter()
+        .filter(|hold| matches!(hold.end, End::Lost | End::Over))
+    {
+        let told = history.lines[hold.end_line].at;
+        let next = holds
+            .iter()
+            .find(|next| next.name == hold.name && next.by != hold.by && next.from > hold.from);
+        let Some(next) = next.filter(|next| next.from < told) else {
+            continue;
+        };
+        let stood_still = pauses(history, &hold.by)
+            .iter()
+            .any(|&(from, to)| from < told && to > hold.from);
+        if !stood_still {
+            violations.push(Violation {
+                invariant: "loss told in time",
+                text: format!(
+                    "{} was told of its loss at {}, after {} had been granted",
+                    hold.by,
+                    clock(history, told),
+                    next.by
+                ),
+                lines: [next.granted_line, hold.end_line],
+                span: (next.from, told),
+            });
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Event;
+    use crate::history::tests::{granted, line};
+
+    #[test]
+    fn a_loss_that_is_told_too_late_is_found_unless_the_worker_stood_still() {
+        let mut lines = vec![
+            line(1, "a", granted(1, 90)),
+            line(20, "b", granted(2, 90)),
+            line(30, "a", Event::Lost { why: "gone".into() }),
+        ];
+        let found = told_in_time(&History::new(lines.clone()));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].lines, [1, 2]);
+        let (kind, on) = ("pause".to_owned(), "a".to_owned());
+        lines.push(line(
+            2,
+            "lab",
+            Event::Fault {
+                kind: kind.clone(),
+                on: on.clone(),
+            },
+        ));
+        lines.push(line(29, "lab", Event::Healed { kind, on }));
+        assert_eq!(told_in_time(&History::new(lines)), []);
+    }
+}
