@@ -6,8 +6,17 @@
     reason = "a model panics when the code it drives contradicts itself"
 )]
 
+pub mod crew;
 pub mod gate;
 pub mod history;
 pub mod hold;
 pub mod invariant;
 pub mod model;
+pub mod page;
+pub mod recorder;
+pub mod resource;
+pub mod story;
+pub mod worker;
+
+#[path = "../../leasehold/tests/server/mod.rs"]
+mod server;

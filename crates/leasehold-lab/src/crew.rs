@@ -1,0 +1,143 @@
+//! The workers of a run: real processes that are started, stopped, let go on
+//! and killed.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::history::{Event, Line};
+use crate::recorder::Recorder;
+use crate::worker::Job;
+
+/// A worker's process. It is killed with its owner.
+#[derive(Debug)]
+pub struct Hand {
+    /// Its name in the history.
+    pub name: String,
+    child: Child,
+    listener: Option<JoinHandle<()>>,
+    recorder: Recorder,
+}
+
+impl Hand {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// If this program cannot be started once more.
+    pub fn start(job: &Job, recorder: &Recorder) -> std::io::Result<Self> {
+        let mut child = Command::new(program()?)
+            .arg("worker")
+            .arg(serde_json::to_string(job)?)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take();
+        let listener = output.map(|output| {
+            let recorder = recorder.clone();
+            std::thread::spawn(move || {
+                for text in BufReader::new(output).lines().map_while(Result::ok) {
+                    // What is no line of ours is the half line of a killed one.
+                    if let Ok(line) = serde_json::from_str::<Line>(&text) {
+                        recorder.take(line);
+                    }
+                }
+            })
+        });
+        Ok(Self {
+            name: job.name.clone(),
+            child,
+            listener,
+            recorder: recorder.clone(),
+        })
+    }
+
+    /// Lets it stand still.
+    pub fn pause(&self) {
+        self.recorder.breaks("pause", &self.name);
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.recorder.heals("pause", &self.name);
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills it with SIGKILL.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+        self.recorder.tell(&self.name, Event::Killed);
+    }
+
+    /// Whether it stands still by itself.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = stat.unwrap_or_default();
+        // The state comes after the name, which is in parentheses.
+        let state = stat
+            .rsplit_once(") ")
+            .map(|(_, rest)| rest.starts_with('T'));
+        state.unwrap_or(false)
+    }
+
+    /// Whether it has come to its end.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until it has ended, at most so long; kills it then. Gives whether
+    /// it ended by itself.
+    pub fn finish(&mut self, longest: Duration) -> bool {
+        let has_ended = until(longest, || self.has_ended());
+        if !has_ended {
+            self.kill();
+        }
+        if let Some(listener) = self.listener.take() {
+            let _ = listener.join();
+        }
+        has_ended
+    }
+
+    fn signal(&self, signal: Signal) {
+        // One that has ended already needs no signal.
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program of the lab, which is also that of its workers. A test runs from
+/// a folder beside it.
+fn program() -> std::io::Result<std::path::PathBuf> {
+    let this = std::env::current_exe()?;
+    if this.file_stem().is_some_and(|name| name == "leasehold-lab") {
+        return Ok(this);
+    }
+    let folders = this.ancestors().skip(1).take(2);
+    let mut programs = folders.map(|folder| folder.join("leasehold-lab"));
+    programs
+        .find(|program| program.is_file())
+        .ok_or_else(|| std::io::Error::other("leasehold-lab is not built"))
+}
+
+/// Waits for a state, at most so long; gives whether it came.
+pub fn until(longest: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + longest;
+    while !is_so() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}

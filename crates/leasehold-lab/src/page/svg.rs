@@ -1,0 +1,261 @@
+//! Draws a scene.
+
+use std::fmt::Write as _;
+
+use super::escape;
+use super::scene::{Bar, BarKind, Dot, DotKind, Lane, Scene};
+use crate::history::Moment;
+
+const LEFT: f64 = 110.0;
+const WIDTH: f64 = 1_180.0;
+const TOP: f64 = 46.0;
+const LANE: f64 = 34.0;
+const BAR: f64 = 20.0;
+
+const STYLE: &str = "\
+text{font:12px system-ui,sans-serif;fill:#1f2937}\
+.quiet{fill:#6b7280;font-size:11px}.lane{stroke:#e5e7eb}.tick{stroke:#f1f3f5}\
+.wait{fill:#d1d5db}.hold{fill:#3b82f6}.token{fill:#fff;font-size:11px}\
+.fault{fill:url(#still);stroke:#b45309;stroke-width:.6}\
+.band{fill:#fde68a;opacity:.45}.violation{fill:#ef4444;opacity:.22}\
+.alarm{fill:#b91c1c;font-weight:600}\
+.accepted{fill:#16a34a}.refused{fill:#fff;stroke:#dc2626;stroke-width:2}\
+.read{fill:#fff;stroke:#16a34a;stroke-width:1.5}.lost{fill:#f59e0b;stroke:#92400e}\
+.killed{stroke:#111827;stroke-width:2.5}";
+
+/// The picture, as an SVG document.
+#[must_use]
+pub fn svg(scene: &Scene) -> String {
+    let lanes = scene.lanes.len() as f64;
+    let bottom = TOP + lanes * LANE;
+    let height = bottom + 66.0;
+    let mut out = format!(
+        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' role='img' \
+         aria-label='What happened, over time'><style>{STYLE}</style><defs>\
+         <pattern id='still' width='7' height='7' patternUnits='userSpaceOnUse' \
+         patternTransform='rotate(45)'><rect width='7' height='7' fill='#fef3c7' opacity='.8'/>\
+         <rect width='2.4' height='7' fill='#d97706'/></pattern></defs>\
+         <rect width='{WIDTH}' height='{height}' fill='#fff'/>"
+    );
+    let x = |at: Moment| LEFT + at as f64 / scene.length as f64 * (WIDTH - LEFT - 20.0);
+    axis(&mut out, scene.length, bottom, &x);
+    for (from, to, text) in &scene.bands {
+        block(
+            &mut out,
+            "band",
+            x(*from),
+            x(*to),
+            TOP - 6.0,
+            bottom - TOP + 6.0,
+            text,
+        );
+        let short = text.split(" for ").next().unwrap_or(text);
+        label(&mut out, "quiet", x(*from) + 3.0, TOP - 10.0, short);
+    }
+    for (row, lane) in scene.lanes.iter().enumerate() {
+        draw_lane(&mut out, lane, TOP + row as f64 * LANE, &x);
+    }
+    for (from, to, text) in &scene.violations {
+        block(
+            &mut out,
+            "violation",
+            x(*from),
+            x(*to),
+            TOP - 6.0,
+            bottom - TOP + 6.0,
+            text,
+        );
+    }
+    for (at, text) in &scene.notes {
+        label(&mut out, "quiet", x(*at).min(WIDTH - 160.0), 14.0, text);
+    }
+    legend(&mut out, bottom + 44.0);
+    out.push_str("</svg>");
+    out
+}
+
+fn axis(out: &mut String, length: Moment, bottom: f64, x: &dyn Fn(Moment) -> f64) {
+    let step = step(length);
+    for at in (0..=length / step).map(|number| number * step) {
+        let (x, y) = (x(at), bottom + 16.0);
+        let _ = write!(
+            out,
+            "<line class='tick' x1='{x:.1}' x2='{x:.1}' y1='{TOP}' y2='{bottom}'/>"
+        );
+        let text = match step >= 1_000_000_000 {
+            true => format!("{} s", at / 1_000_000_000),
+            false => format!("{} ms", at / 1_000_000),
+        };
+        label(out, "quiet", x - 10.0, y, &text);
+    }
+}
+
+/// A round distance between ticks, with at most a dozen of them.
+fn step(length: Moment) -> Moment {
+    let mut step = 1_000_000;
+    for factor in [2, 5].iter().cycle() {
+        if length / step <= 12 {
+            break;
+        }
+        // 1, 2, 10, 20, 100, … milliseconds.
+        step *= factor;
+    }
+    step
+}
+
+fn draw_lane(out: &mut String, lane: &Lane, top: f64, x: &dyn Fn(Moment) -> f64) {
+    let middle = top + LANE / 2.0;
+    let right = WIDTH - 20.0;
+    let _ = write!(
+        out,
+        "<line class='lane' x1='{LEFT}' x2='{right}' y1='{middle}' y2='{middle}'/>"
+    );
+    label(out, "", 8.0, middle + 4.0, &lane.name);
+    for kind in [BarKind::Wait, BarKind::Hold, BarKind::Fault] {
+        for bar in lane.bars.iter().filter(|bar| bar.kind == kind) {
+            draw_bar(out, bar, middle, x);
+        }
+    }
+    for dot in &lane.dots {
+        draw_dot(out, dot, middle, x(dot.at));
+    }
+}
+
+fn draw_bar(out: &mut String, bar: &Bar, middle: f64, x: &dyn Fn(Moment) -> f64) {
+    let (class, height) = match bar.kind {
+        BarKind::Wait => ("wait", BAR / 3.0),
+        BarKind::Hold => ("hold", BAR),
+        BarKind::Fault => ("fault", BAR / 2.0),
+    };
+    let (from, to) = (x(bar.from), x(bar.to));
+    block(
+        out,
+        class,
+        from,
+        to,
+        middle - height / 2.0,
+        height,
+        &bar.detail,
+    );
+    let room = to - from;
+    if bar.kind == BarKind::Hold && room > 8.0 * bar.label.len() as f64 {
+        label(out, "token", from + 3.0, middle + 4.0, &bar.label);
+    }
+}
+
+fn draw_dot(out: &mut String, dot: &Dot, y: f64, x: f64) {
+    let detail = escape(&dot.detail);
+    let shape = match dot.kind {
+        DotKind::Accepted => format!("<circle class='accepted' cx='{x:.1}' cy='{y}' r='5'>"),
+        DotKind::Refused => format!("<circle class='refused' cx='{x:.1}' cy='{y}' r='5'>"),
+        DotKind::Read => format!("<circle class='read' cx='{x:.1}' cy='{y}' r='3'>"),
+        DotKind::Lost => {
+            let (a, b) = (x - 6.0, x + 6.0);
+            let (c, d) = (y + 5.0, y - 7.0);
+            format!("<polygon class='lost' points='{a:.1},{c} {b:.1},{c} {x:.1},{d}'>")
+        }
+        DotKind::Killed => {
+            let (a, b, c, d) = (x - 5.0, x + 5.0, y - 5.0, y + 5.0);
+            format!("<path class='killed' d='M{a:.1} {c}L{b:.1} {d}M{a:.1} {d}L{b:.1} {c}'>")
+        }
+    };
+    let end = match shape.split(' ').next() {
+        Some("<circle") => "</circle>",
+        Some("<polygon") => "</polygon>",
+        _ => "</path>",
+    };
+    let _ = write!(out, "{shape}<title>{detail}</title>{end}");
+}
+
+fn block(out: &mut String, class: &str, from: f64, to: f64, top: f64, height: f64, detail: &str) {
+    // What is too short to be seen is drawn a little longer.
+    let width = (to - from).max(1.5);
+    let detail = escape(detail);
+    let _ = write!(
+        out,
+        "<rect class='{class}' x='{from:.1}' y='{top:.1}' width='{width:.1}' \
+         height='{height:.1}'><title>{detail}</title></rect>"
+    );
+}
+
+fn label(out: &mut String, class: &str, x: f64, y: f64, text: &str) {
+    let text = escape(text);
+    let _ = write!(
+        out,
+        "<text class='{class}' x='{x:.1}' y='{y:.1}'>{text}</text>"
+    );
+}
+
+fn legend(out: &mut String, y: f64) {
+    let mut x = LEFT;
+    let bars = [
+        ("wait", "waits"),
+        ("hold", "believes to hold, with its token"),
+        ("fault", "stands still or is cut off"),
+        ("violation", "must not happen"),
+    ];
+    for (class, text) in bars {
+        let top = y - 9.0;
+        let _ = write!(
+            out,
+            "<rect class='{class}' x='{x}' y='{top}' width='16' height='10'/>"
+        );
+        label(out, "quiet", x + 20.0, y, text);
+        x += 40.0 + 6.4 * text.len() as f64;
+    }
+    let dots = [
+        (DotKind::Accepted, "write accepted"),
+        (DotKind::Refused, "refused"),
+        (DotKind::Lost, "told of a loss"),
+        (DotKind::Killed, "killed"),
+    ];
+    for (kind, text) in dots {
+        let dot = Dot {
+            kind,
+            at: 0,
+            detail: text.into(),
+        };
+        draw_dot(out, &dot, y - 4.0, x + 6.0);
+        label(out, "quiet", x + 16.0, y, text);
+        x += 34.0 + 6.4 * text.len() as f64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_few_and_round() {
+        for (length, expected) in [
+            (1, 1),
+            (12, 1),
+            (13, 2),
+            (100, 10),
+            (5_000, 1_000),
+            (60_000, 10_000),
+        ] {
+            assert_eq!(
+                step(length * 1_000_000),
+                expected * 1_000_000,
+                "{length} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn names_from_outside_stay_text() {
+        let lane = Lane {
+            name: "<script>".into(),
+            ..Lane::default()
+        };
+        let scene = Scene {
+            lanes: vec![lane],
+            length: 1,
+            ..Scene::default()
+        };
+        let text = svg(&scene);
+        assert!(text.contains("&lt;script&gt;"));
+        assert!(!text.contains("<script>"));
+    }
+}

@@ -1,0 +1,70 @@
+//! Where everybody's lines come together.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::history::{Event, History, Line, now};
+
+/// Takes lines from several threads.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder {
+    lines: Arc<Mutex<Vec<Line>>>,
+}
+
+impl Recorder {
+    /// Takes a line that somebody else made.
+    pub fn take(&self, line: Line) {
+        self.lines().push(line);
+    }
+
+    /// Records what happens now.
+    pub fn tell(&self, by: &str, event: Event) {
+        let by = by.to_owned();
+        let mut lines = self.lines();
+        // The time is read with the lock in hand, so that what one thread does
+        // after another is later.
+        lines.push(Line {
+            at: now(),
+            by,
+            event,
+        });
+    }
+
+    /// A remark of the lab for the picture.
+    pub fn note(&self, text: &str) {
+        self.tell("lab", Event::Note { text: text.into() });
+    }
+
+    /// Something is broken from now on.
+    pub fn breaks(&self, kind: &str, on: &str) {
+        let (kind, on) = (kind.into(), on.into());
+        self.tell("lab", Event::Fault { kind, on });
+    }
+
+    /// It is whole again.
+    pub fn heals(&self, kind: &str, on: &str) {
+        let (kind, on) = (kind.into(), on.into());
+        self.tell("lab", Event::Healed { kind, on });
+    }
+
+    /// Whether a line like that has come.
+    #[must_use]
+    pub fn has(&self, is_it: impl Fn(&Line) -> bool) -> bool {
+        self.lines().iter().any(is_it)
+    }
+
+    /// How many lines like that have come.
+    #[must_use]
+    pub fn count(&self, is_it: impl Fn(&Line) -> bool) -> usize {
+        self.lines().iter().filter(|line| is_it(line)).count()
+    }
+
+    /// All that has come so far.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History::new(self.lines().clone())
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,143 @@
+//! The classic accidents, each made to happen on a real store and then
+//! prevented.
+
+mod oversell;
+mod pause;
+
+use std::path::{Path, PathBuf};
+
+use crate::history::History;
+use crate::invariant::Violation;
+use crate::page::{Mood, Run, Table, page};
+
+/// What goes wrong beneath a story: a sentence for the user.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// An accident that people have.
+#[derive(Debug, Clone, Copy)]
+pub struct Story {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows, in one sentence.
+    pub about: &'static str,
+    tell: fn(&Stage<'_>) -> Result<Report, Error>,
+}
+
+/// All stories, in the order in which people meet the accidents.
+pub const STORIES: &[Story] = &[
+    Story {
+        name: "oversell",
+        about: "A flash sale with every lock that people write, from none to a fenced one",
+        tell: oversell::tell,
+    },
+    Story {
+        name: "pause",
+        about: "The holder stands still past its time and wakes up writing",
+        tell: pause::tell,
+    },
+];
+
+/// What a story is told with.
+pub struct Stage<'a> {
+    /// A folder for servers and their data, gone afterwards.
+    pub folder: &'a Path,
+    /// A Redis server that is there already; else one is started.
+    pub url: Option<&'a str>,
+    /// Says what is being tried.
+    pub progress: &'a dyn Fn(&str),
+}
+
+impl std::fmt::Debug for Stage<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stage")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came out of a story.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Verdicts, one per strategy.
+    pub table: Table,
+    /// What happened, one run per strategy.
+    pub runs: Vec<Told>,
+    /// What did not come out as the theory says.
+    pub surprises: Vec<String>,
+}
+
+/// One run of a story.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The strategy.
+    pub title: String,
+    /// What happened.
+    pub history: History,
+    /// What must not have.
+    pub violations: Vec<Violation>,
+}
+
+impl Story {
+    /// The one with this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        STORIES.iter().find(|story| story.name == name)
+    }
+
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// If a server or a worker cannot be started.
+    pub fn tell(&self, stage: &Stage<'_>) -> Result<Report, Error> {
+        (self.tell)(stage)
+    }
+}
+
+impl Report {
+    /// Takes a run and its verdict: what is seen, and what theory expects.
+    fn add(&mut self, told: Told, fields: Vec<String>, is_bad: bool, should_be_bad: bool) {
+        if is_bad != should_be_bad {
+            let what = match is_bad {
+                true => "went wrong and should not have",
+                false => "did not go wrong",
+            };
+            self.surprises.push(format!("{}: {what}", told.title));
+        }
+        let mood = match is_bad {
+            true => Mood::Bad,
+            false => Mood::Good,
+        };
+        let name = told.title.clone();
+        let row = std::iter::once(name).chain(fields).collect();
+        self.table.rows.push((mood, row));
+        self.runs.push(told);
+    }
+
+    /// The page with the verdicts and a picture of each run.
+    #[must_use]
+    pub fn page(&self, story: &Story) -> String {
+        let runs = self.runs.iter().map(|told| Run {
+            title: &told.title,
+            history: &told.history,
+            violations: &told.violations,
+        });
+        let title = format!("leasehold-lab: {}", story.name);
+        page(&title, story.about, &self.table, &runs.collect::<Vec<_>>())
+    }
+
+    /// Writes the page and each history into this folder, and gives the page.
+    ///
+    /// # Errors
+    /// As writing does.
+    pub fn write(&self, story: &Story, folder: &Path) -> std::io::Result<PathBuf> {
+        std::fs::create_dir_all(folder)?;
+        for (number, told) in self.runs.iter().enumerate() {
+            let file = folder.join(format!("{}-{}.jsonl", story.name, number + 1));
+            let file = std::io::BufWriter::new(std::fs::File::create(file)?);
+            told.history.write(file)?;
+        }
+        let path = folder.join(format!("{}.html", story.name));
+        std::fs::write(&path, self.page(story))?;
+        Ok(path)
+    }
+}

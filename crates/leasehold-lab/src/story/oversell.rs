@@ -1,0 +1,238 @@
+//! A flash sale: so many bottles, more buyers, and whoever has read that there
+//! is one left sells it.
+
+use std::time::{Duration, Instant};
+
+use super::{Error, Report, Stage, Told};
+use crate::crew::{Hand, until};
+use crate::history::{Access, Event, Line};
+use crate::invariant::{Violation, exclusion, lost_updates};
+use crate::recorder::Recorder;
+use crate::resource::Resource;
+use crate::server::RedisServer;
+use crate::worker::{Accident, Job, Strategy, Work};
+
+const BOTTLES: u64 = 40;
+const PROCESSES: u32 = 4;
+const TASKS: u32 = 2;
+const TTL: u64 = 300;
+/// How long anybody may take for what it must come to.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// One way to sell.
+struct Way {
+    title: &'static str,
+    strategy: Strategy,
+    accident: Option<Accident>,
+    takes: u64,
+    should_be_bad: bool,
+}
+
+const fn way(title: &'static str, strategy: Strategy, accident: Option<Accident>) -> Way {
+    Way {
+        title,
+        strategy,
+        accident,
+        takes: 3,
+        should_be_bad: true,
+    }
+}
+
+fn ways() -> Vec<Way> {
+    let slow = Some(Accident::Slow { millis: 2 * TTL });
+    let stops = Some(Accident::StopsBeforeWrite);
+    let forever = Some(Accident::DiesInWork);
+    let between = Some(Accident::DiesBeforeExpiry);
+    let delete = Some(Accident::StopsBeforeDelete);
+    let good = |way: Way| Way {
+        should_be_bad: false,
+        ..way
+    };
+    vec![
+        way("no lock", Strategy::NoLock, None),
+        way("a mutex in each process", Strategy::InProcess, None),
+        way("SETNX, and one dies", Strategy::SetnxForever, forever),
+        way(
+            "SETNX then EXPIRE, and one dies between",
+            Strategy::SetnxThenExpire,
+            between,
+        ),
+        way(
+            "expiry without renewal, slow work",
+            Strategy::NoRenewal,
+            slow,
+        ),
+        way(
+            "release without a look at the owner, slow work",
+            Strategy::BlindRelease,
+            slow,
+        ),
+        // Long sections, so that the wrong one is deleted in the middle of it.
+        Way {
+            takes: 25,
+            ..way(
+                "GET then DEL, paused between",
+                Strategy::GetThenDelete,
+                delete,
+            )
+        },
+        good(way("leasehold, slow work", Strategy::Unfenced, slow)),
+        way(
+            "leasehold without a fence, paused before the write",
+            Strategy::Unfenced,
+            stops,
+        ),
+        good(way(
+            "leasehold with a fence, paused before the write",
+            Strategy::Fenced,
+            stops,
+        )),
+        good(way(
+            "an atomic decrement, for comparison",
+            Strategy::Decrement,
+            None,
+        )),
+    ]
+}
+
+pub(super) fn tell(stage: &Stage<'_>) -> Result<Report, Error> {
+    let server;
+    let url = match stage.url {
+        Some(url) => url.to_owned(),
+        None => {
+            server = RedisServer::start(stage.folder, &[]);
+            server.url()
+        }
+    };
+    let mut report = Report::default();
+    let heads = ["strategy", "sold", "of", "oversold", "stuck", "time"];
+    report.table.heads = heads.map(str::to_owned).to_vec();
+    for (number, way) in ways().into_iter().enumerate() {
+        (stage.progress)(way.title);
+        let lock = format!("lab/sale/{}/{number}", std::process::id());
+        let (told, seen) = sell(&way, &url, &lock)?;
+        let fields = vec![
+            seen.sold.to_string(),
+            BOTTLES.to_string(),
+            seen.oversold.to_string(),
+            seen.stuck.to_string(),
+            format!("{:.1} s", seen.took.as_secs_f64()),
+        ];
+        let is_bad = seen.oversold > 0 || seen.stuck > 0;
+        report.add(told, fields, is_bad, way.should_be_bad);
+    }
+    Ok(report)
+}
+
+/// What came out of a sale.
+struct Seen {
+    sold: u64,
+    oversold: u64,
+    /// Workers that wait for ever.
+    stuck: usize,
+    took: Duration,
+}
+
+fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
+    let recorder = Recorder::default();
+    let stock = Resource::start("stock", BOTTLES, recorder.clone())?;
+    let begin = Instant::now();
+    let job = |number: u32| Job {
+        name: format!("w{number}"),
+        tasks: TASKS,
+        strategy: way.strategy,
+        url: match way.strategy {
+            Strategy::Fenced | Strategy::Unfenced => format!("{url}?ttl={TTL}ms"),
+            _ => url.to_owned(),
+        },
+        lock: lock.to_owned(),
+        resource: stock.address,
+        work: Work {
+            counts_down: true,
+            takes_millis: way.takes,
+            rests_millis: 0,
+            at_most: None,
+        },
+        ttl_millis: TTL,
+        patience_millis: 2_000,
+        accident: way.accident.filter(|_| number == 1),
+    };
+    // The one with the accident comes first.
+    let mut hands = vec![Hand::start(&job(1), &recorder)?];
+    if way.accident.is_some() {
+        let begun = until(LONGEST, || recorder.has(is_begun) || hands[0].has_ended());
+        assert!(begun, "the first worker begins");
+    }
+    for number in 2..=PROCESSES {
+        hands.push(Hand::start(&job(number), &recorder)?);
+    }
+    if matches!(
+        way.accident,
+        Some(Accident::StopsBeforeWrite | Accident::StopsBeforeDelete)
+    ) {
+        wake(way, &hands[0], &recorder);
+    }
+    for hand in &mut hands {
+        hand.finish(LONGEST);
+    }
+    let took = begin.elapsed();
+    let history = recorder.history();
+    let is_sale = |line: &&Line| match &line.event {
+        Event::Decides {
+            accepted, access, ..
+        } => *accepted && matches!(access, Access::Write(_)),
+        _ => false,
+    };
+    let sold = history.lines.iter().filter(is_sale).count() as u64;
+    let stuck = recorder.count(|line| matches!(line.event, Event::Refused { unknown: false, .. }));
+    let mut violations: Vec<Violation> = match way.strategy {
+        Strategy::Decrement => Vec::new(),
+        _ => lost_updates(&history, "stock"),
+    };
+    violations.extend(exclusion(&history));
+    let seen = Seen {
+        sold,
+        oversold: sold.saturating_sub(BOTTLES - stock.value()),
+        stuck,
+        took,
+    };
+    let title = way.title.to_owned();
+    let told = Told {
+        title,
+        history,
+        violations,
+    };
+    Ok((told, seen))
+}
+
+/// Lets a worker go on that stands still at the worst place, at the worst time:
+/// when another has taken its lock.
+fn wake(way: &Way, hand: &Hand, recorder: &Recorder) {
+    assert!(until(LONGEST, || hand.is_stopped()), "it stands still");
+    recorder.breaks("pause", &hand.name);
+    let of_another = |by: &str| !by.starts_with(&format!("{}.", hand.name));
+    let is_late = |line: &Line| match &line.event {
+        Event::Decides {
+            of,
+            access: Access::Write(_),
+            ..
+        } => of_another(of),
+        _ => false,
+    };
+    let before = recorder.count(is_late);
+    assert!(
+        until(LONGEST, || recorder.count(is_late) > before),
+        "another writes"
+    );
+    if way.strategy == Strategy::GetThenDelete {
+        // In the middle of somebody's section.
+        let grants = || recorder.count(|line| matches!(line.event, Event::Granted { .. }));
+        let seen = grants();
+        assert!(until(LONGEST, || grants() > seen), "another holds");
+    }
+    hand.resume();
+}
+
+fn is_begun(line: &Line) -> bool {
+    matches!(line.event, Event::Granted { .. } | Event::Killed)
+}

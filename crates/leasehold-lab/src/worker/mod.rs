@@ -1,0 +1,190 @@
+//! A process that locks, works on a resource and unlocks, again and again, in
+//! one of many ways. It tells every step on its standard output before it goes
+//! on, so that what a killed one did is known.
+
+mod ours;
+mod redis;
+mod section;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Event, Line, now};
+
+/// What a worker is to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    /// Its name in the history. Its tasks are called `name.1`, `name.2`, …
+    /// unless it has one only.
+    pub name: String,
+    /// How many tasks it runs at once.
+    pub tasks: u32,
+    /// How it locks.
+    pub strategy: Strategy,
+    /// The store.
+    pub url: String,
+    /// The lock.
+    pub lock: String,
+    /// The resource that it works on.
+    pub resource: SocketAddr,
+    /// What it does to it.
+    pub work: Work,
+    /// How long a lock without renewal lasts.
+    pub ttl_millis: u64,
+    /// How long it waits for a lock before it asks anew.
+    pub patience_millis: u64,
+    /// What goes wrong in it, once, on purpose.
+    pub accident: Option<Accident>,
+}
+
+/// How a worker locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// Not at all.
+    NoLock,
+    /// A mutex of its own process.
+    InProcess,
+    /// `SETNX`, and `DEL` at the end.
+    SetnxForever,
+    /// `SETNX`, then `EXPIRE`.
+    SetnxThenExpire,
+    /// `SET NX PX`, and a release that removes only its own.
+    NoRenewal,
+    /// `SET NX PX`, and `DEL` at the end, whosever it is.
+    BlindRelease,
+    /// `SET NX PX`, and `GET`, compare, `DEL` at the end.
+    GetThenDelete,
+    /// No lock, one atomic step.
+    Decrement,
+    /// This library, and a resource that checks nothing.
+    Unfenced,
+    /// This library, and a resource that checks the fence.
+    Fenced,
+}
+
+/// What is done under the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Whether one less is written, and the worker ends at zero; else one more.
+    pub counts_down: bool,
+    /// How long it takes between reading and writing.
+    pub takes_millis: u64,
+    /// A pause between one hold and the next.
+    pub rests_millis: u64,
+    /// The worker ends after so many holds.
+    pub at_most: Option<u64>,
+}
+
+/// What goes wrong in a worker, in its first hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accident {
+    /// It dies between reading and writing.
+    DiesInWork,
+    /// It dies after `SETNX` and before `EXPIRE`.
+    DiesBeforeExpiry,
+    /// Its work takes so much longer than the lock lasts.
+    Slow {
+        /// Milliseconds.
+        millis: u64,
+    },
+    /// It stands still between reading and writing, after its last look at the
+    /// lock, until it is let go on.
+    StopsBeforeWrite,
+    /// It stands still between `GET` and `DEL`, until it is let go on.
+    StopsBeforeDelete,
+}
+
+/// A worker's process.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) job: Job,
+    /// Holds so far, over all tasks.
+    holds: AtomicU64,
+}
+
+impl Worker {
+    /// Whether this hold has the accident.
+    fn has(&self, hold: u64, accident: Accident) -> bool {
+        hold == 0 && self.job.accident == Some(accident)
+    }
+
+    /// The number of the next hold of this process.
+    fn next_hold(&self) -> u64 {
+        self.holds.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn is_done(&self, holds: u64) -> bool {
+        self.job.work.at_most.is_some_and(|most| holds >= most)
+    }
+}
+
+/// Tells what happens now.
+fn tell(by: &str, event: Event) {
+    let by = by.to_owned();
+    let at = now();
+    let line = serde_json::to_string(&Line { at, by, event });
+    let mut text = line.unwrap_or_default();
+    text.push('\n');
+    // In one write, so that a reader never sees the half of a line of a process
+    // that dies. If nobody listens any more there is nothing left to do here.
+    let mut output = std::io::stdout().lock();
+    let written = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
+    if written.is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Ends this process as a crash would.
+fn die(by: &str) -> ! {
+    tell(by, Event::Killed);
+    std::process::abort();
+}
+
+/// Lets this process stand still until somebody lets it go on. The signal goes
+/// to this very thread: it does not come back from here before it stood still.
+fn stand_still() {
+    let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
+}
+
+/// Does a job to its end.
+///
+/// # Errors
+/// If the resource or the store cannot be reached at the beginning.
+pub async fn work(job: Job) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let tasks = job.tasks;
+    let worker = Arc::new(Worker {
+        holds: AtomicU64::new(0),
+        job,
+    });
+    let mut running = tokio::task::JoinSet::new();
+    let local = Arc::new(tokio::sync::Mutex::new(()));
+    let session = match worker.job.strategy {
+        Strategy::Unfenced | Strategy::Fenced => Some(ours::connect(&worker.job).await?),
+        _ => None,
+    };
+    for number in 1..=tasks {
+        let (worker, local, session) = (worker.clone(), local.clone(), session.clone());
+        let by = match tasks {
+            1 => worker.job.name.clone(),
+            _ => format!("{}.{number}", worker.job.name),
+        };
+        running.spawn(async move {
+            match session {
+                Some(session) => ours::run(&worker, &by, &session).await,
+                None => redis::run(&worker, &by, &local).await,
+            }
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! A worker that locks with this library.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{Effect, Guard, Session};
+
+use super::section::{Done, section};
+use super::{Job, Strategy, Worker, tell};
+use crate::history::{Event, Moment, now};
+use crate::resource::Client;
+
+/// How often a holder looks how long it may go on.
+const LOOK: Duration = Duration::from_millis(20);
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
+    Ok(Arc::new(leasehold::connect(&job.url).await?))
+}
+
+/// Locks and works until the work is done. A session that is lost is replaced.
+pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Result<()> {
+    let mut client = Client::connect(worker.job.resource, by)?;
+    let mut session = session.clone();
+    let patience = Duration::from_millis(worker.job.patience_millis);
+    loop {
+        tell(
+            by,
+            Event::Asks {
+                name: worker.job.lock.clone(),
+            },
+        );
+        let guard = match session.mutex(&worker.job.lock).lock_within(patience).await {
+            Ok(guard) => guard,
+            Err(error) => {
+                let unknown = error.effect() == Effect::Unknown;
+                tell(
+                    by,
+                    Event::Refused {
+                        why: error.to_string(),
+                        unknown,
+                    },
+                );
+                // A session that is over stays so; a store that is away may be
+                // back soon.
+                tokio::time::sleep(LOOK).await;
+                if let Ok(Ok(next)) = tokio::time::timeout(patience, connect(&worker.job)).await {
+                    session = next;
+                }
+                continue;
+            }
+        };
+        let token = Some(guard.token().get());
+        let name = worker.job.lock.clone();
+        tell(
+            by,
+            Event::Granted {
+                name,
+                token,
+                until: Some(until(&guard)),
+            },
+        );
+        let hold = worker.next_hold();
+        let fence = (worker.job.strategy == Strategy::Fenced).then(|| guard.fence());
+        // A worker that is as careful as one can be without a fence: it looks
+        // at the lock before it writes.
+        let may_write = || {
+            let may = guard.check().is_ok();
+            if may {
+                tell(
+                    by,
+                    Event::Renewed {
+                        until: until(&guard),
+                    },
+                );
+            }
+            may
+        };
+        let done = tokio::select! {
+            biased;
+            done = section(worker, by, hold, &mut client, fence, may_write) => done?,
+            () = watch(by, &guard) => None,
+        };
+        let Some(done) = done.filter(|_| guard.check().is_ok()) else {
+            let why = match guard.check() {
+                Ok(()) => "the section was broken off".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            tell(by, Event::Lost { why });
+            continue;
+        };
+        tell(by, Event::Releases);
+        let unknown = guard.release().await.is_err();
+        tell(by, Event::Released { unknown });
+        if done == Done::Empty || worker.is_done(hold + 1) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(worker.job.work.rests_millis)).await;
+    }
+}
+
+/// Tells how long the holder may go on; ends when it may not.
+async fn watch(by: &str, guard: &Guard) {
+    let mut told = until(guard);
+    loop {
+        tokio::select! {
+            _ = guard.lost() => return,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        let until = until(guard);
+        if until > told {
+            told = until;
+            tell(by, Event::Renewed { until });
+        }
+    }
+}
+
+fn until(guard: &Guard) -> Moment {
+    let nanos = u64::try_from(guard.valid_for().as_nanos());
+    now().saturating_add(nanos.unwrap_or(Moment::MAX))
+}

@@ -1,0 +1,82 @@
+//! What is done under a lock: read, work, write.
+
+use std::time::Duration;
+
+use leasehold::Fence;
+
+use super::{Accident, Worker, die, stand_still, tell};
+use crate::history::{Access, Event, Outcome};
+use crate::resource::{Answer, Client, Wanted};
+
+/// How a section ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    /// The resource took the write.
+    Written,
+    /// The resource refused.
+    Refused,
+    /// There is nothing left.
+    Empty,
+}
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// One section. `may_write` is asked for the last time just before the write.
+pub(super) async fn section(
+    worker: &Worker,
+    by: &str,
+    hold: u64,
+    client: &mut Client,
+    fence: Option<Fence>,
+    may_write: impl Fn() -> bool,
+) -> Result<Option<Done>> {
+    let first = match fence {
+        Some(_) => Access::Claim,
+        None => Access::Read,
+    };
+    let read = send(by, client, first, fence)?;
+    let work = worker.job.work;
+    if !read.accepted {
+        return Ok(Some(Done::Refused));
+    }
+    let next = match work.counts_down {
+        true => match read.value.checked_sub(1) {
+            Some(less) => less,
+            None => return Ok(Some(Done::Empty)),
+        },
+        false => read.value + 1,
+    };
+    if worker.has(hold, Accident::DiesInWork) {
+        die(by);
+    }
+    let takes = match worker.job.accident {
+        Some(Accident::Slow { millis }) if hold == 0 => millis,
+        _ => work.takes_millis,
+    };
+    tokio::time::sleep(Duration::from_millis(takes)).await;
+    if !may_write() {
+        return Ok(None);
+    }
+    if worker.has(hold, Accident::StopsBeforeWrite) {
+        stand_still();
+    }
+    let written = send(by, client, Access::Write(next), fence)?;
+    Ok(Some(match written.accepted {
+        true => Done::Written,
+        false => Done::Refused,
+    }))
+}
+
+/// One access, told before and after.
+fn send(by: &str, client: &mut Client, access: Access, fence: Option<Fence>) -> Result<Answer> {
+    let token = fence.map(|fence| fence.token.get());
+    tell(by, Event::Sends { access, token });
+    let answer = client.ask(Wanted::Access(access), fence)?;
+    let outcome = match answer.accepted {
+        true => Outcome::Ok,
+        false => Outcome::No,
+    };
+    let value = Some(answer.value);
+    tell(by, Event::Answered { outcome, value });
+    Ok(answer)
+}
