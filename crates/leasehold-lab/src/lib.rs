@@ -13,6 +13,7 @@ pub mod hold;
 pub mod invariant;
 pub mod model;
 pub mod page;
+pub mod proxy;
 pub mod recorder;
 pub mod resource;
 pub mod story;

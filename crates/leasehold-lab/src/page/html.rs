@@ -30,7 +30,7 @@ h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:1.6em 0 .3em}\
 .lead{color:#4b5563;max-width:60em}figure{margin:.6em 0;overflow-x:auto;border:1px solid #e5e7eb;border-radius:6px}\
 figure svg{display:block;min-width:100%}table{border-collapse:collapse}td,th{padding:.25em .9em .25em 0;text-align:left;border-bottom:1px solid #e5e7eb;font-variant-numeric:tabular-nums}\
 tr.bad td:first-child{border-left:4px solid #dc2626;padding-left:.6em}tr.good td:first-child{border-left:4px solid #16a34a;padding-left:.6em}\
-.violation{border-left:4px solid #dc2626;padding-left:.8em;margin:.6em 0}.violation code{display:block;color:#6b7280;font-size:12px;white-space:pre-wrap;overflow-wrap:anywhere}\
+.proof{border-left:4px solid #dc2626;padding-left:.8em;margin:.6em 0}.proof code{display:block;color:#6b7280;font-size:12px;white-space:pre-wrap;overflow-wrap:anywhere}\
 #told{position:fixed;pointer-events:none;background:#111827;color:#fff;padding:.3em .6em;border-radius:4px;font-size:13px;display:none;max-width:36em}\
 .zoom{float:right}.zoom button{font:inherit;padding:0 .6em}";
 
@@ -106,7 +106,7 @@ fn draw_run(out: &mut String, run: &Run<'_>) {
          <h2>{title}</h2><figure>{picture}</figure>"
     );
     for violation in run.violations.iter().take(TOLD) {
-        let _ = write!(out, "<div class=violation>{}", escape(&violation.text));
+        let _ = write!(out, "<div class=proof>{}", escape(&violation.text));
         for line in violation.lines {
             let line = run.history.lines.get(line);
             let text = line.and_then(|line| serde_json::to_string(line).ok());

@@ -111,7 +111,7 @@ impl Scene {
                 violation.text.clone(),
             )
         });
-        scene.scene.violations = spans.collect();
+        scene.scene.violations = merged(spans.collect());
         scene.finish()
     }
 }
@@ -161,9 +161,7 @@ impl Builder {
 
     fn add_holds(&mut self, history: &History) {
         for hold in holds(history) {
-            let label = hold
-                .token
-                .map_or_else(String::new, |token| token.to_string());
+            let label = hold.token.map_or_else(String::new, short);
             let how = match hold.end {
                 End::Released => "then gave it back",
                 End::Lost => "then was told of the loss",
@@ -310,6 +308,33 @@ impl Builder {
     }
 }
 
+/// A token for a narrow place: its end, which is what differs.
+fn short(token: u64) -> String {
+    let text = token.to_string();
+    match text.len() {
+        0..=6 => text,
+        length => format!("…{}", &text[length - 4..]),
+    }
+}
+
+/// Spans that touch become one: many on top of each other would hide the rest.
+fn merged(mut spans: Vec<(Moment, Moment, String)>) -> Vec<(Moment, Moment, String)> {
+    spans.sort();
+    let mut merged: Vec<(Moment, Moment, String)> = Vec::new();
+    for (from, to, text) in spans {
+        match merged.last_mut() {
+            Some((_, end, first)) if from <= *end => {
+                *end = to.max(*end);
+                if !first.ends_with("; and more") {
+                    first.push_str("; and more");
+                }
+            }
+            _ => merged.push((from, to, text)),
+        }
+    }
+    merged
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,5 +380,15 @@ mod tests {
         assert_eq!(scene.lanes[2].dots[0].kind, DotKind::Accepted);
         assert_eq!(scene.bands.len(), 1);
         assert_eq!(scene.length, 5_000_000);
+    }
+
+    #[test]
+    fn spans_that_touch_are_drawn_as_one_and_tokens_by_their_end() {
+        let span = |from, to| (from, to, "x".to_owned());
+        let one = merged(vec![span(5, 9), span(1, 3), span(2, 5), span(20, 21)]);
+        let ends: Vec<_> = one.iter().map(|(from, to, _)| (*from, *to)).collect();
+        assert_eq!(ends, [(1, 9), (20, 21)]);
+        assert_eq!(short(7), "7");
+        assert_eq!(short(1_794_820_001_234), "…1234");
     }
 }
