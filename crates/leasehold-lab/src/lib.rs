@@ -19,5 +19,7 @@ pub mod resource;
 pub mod story;
 pub mod worker;
 
+#[path = "../../leasehold/tests/server/etcd.rs"]
+mod etcd_server;
 #[path = "../../leasehold/tests/server/mod.rs"]
 mod server;

@@ -1,8 +1,13 @@
 //! The classic accidents, each made to happen on a real store and then
 //! prevented.
 
+mod failover;
 mod oversell;
+mod partition;
 mod pause;
+mod redlock;
+mod stuck;
+mod two;
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +39,31 @@ pub const STORIES: &[Story] = &[
         name: "pause",
         about: "The holder stands still past its time and wakes up writing",
         tell: pause::tell,
+    },
+    Story {
+        name: "clock",
+        about: "The clock of one Redlock node jumps, and two hold",
+        tell: redlock::clock,
+    },
+    Story {
+        name: "failover",
+        about: "A primary dies before it has told its replicas of the lock",
+        tell: failover::tell,
+    },
+    Story {
+        name: "partition",
+        about: "The holder is cut off from its store, and comes back",
+        tell: partition::tell,
+    },
+    Story {
+        name: "amnesia",
+        about: "A Redlock node restarts without its data, and two hold",
+        tell: redlock::amnesia,
+    },
+    Story {
+        name: "stuck",
+        about: "A holder lives and does nothing",
+        tell: stuck::tell,
     },
 ];
 

@@ -28,7 +28,7 @@ struct Way {
     should_be_bad: bool,
 }
 
-const fn way(title: &'static str, strategy: Strategy, accident: Option<Accident>) -> Way {
+fn way(title: &'static str, strategy: Strategy, accident: Option<Accident>) -> Way {
     Way {
         title,
         strategy,
@@ -39,8 +39,8 @@ const fn way(title: &'static str, strategy: Strategy, accident: Option<Accident>
 }
 
 fn ways() -> Vec<Way> {
-    let slow = Some(Accident::Slow { millis: 2 * TTL });
-    let stops = Some(Accident::StopsBeforeWrite);
+    let slow = || Some(Accident::Slow { millis: 2 * TTL });
+    let stops = || Some(Accident::StopsBeforeWrite);
     let forever = Some(Accident::DiesInWork);
     let between = Some(Accident::DiesBeforeExpiry);
     let delete = Some(Accident::StopsBeforeDelete);
@@ -60,12 +60,12 @@ fn ways() -> Vec<Way> {
         way(
             "expiry without renewal, slow work",
             Strategy::NoRenewal,
-            slow,
+            slow(),
         ),
         way(
             "release without a look at the owner, slow work",
             Strategy::BlindRelease,
-            slow,
+            slow(),
         ),
         // Long sections, so that the wrong one is deleted in the middle of it.
         Way {
@@ -76,16 +76,16 @@ fn ways() -> Vec<Way> {
                 delete,
             )
         },
-        good(way("leasehold, slow work", Strategy::Unfenced, slow)),
+        good(way("leasehold, slow work", Strategy::Unfenced, slow())),
         way(
             "leasehold without a fence, paused before the write",
             Strategy::Unfenced,
-            stops,
+            stops(),
         ),
         good(way(
             "leasehold with a fence, paused before the write",
             Strategy::Fenced,
-            stops,
+            stops(),
         )),
         good(way(
             "an atomic decrement, for comparison",
@@ -155,7 +155,8 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
         },
         ttl_millis: TTL,
         patience_millis: 2_000,
-        accident: way.accident.filter(|_| number == 1),
+        max_hold_millis: None,
+        accident: way.accident.clone().filter(|_| number == 1),
     };
     // The one with the accident comes first.
     let mut hands = vec![Hand::start(&job(1), &recorder)?];

@@ -8,6 +8,7 @@ mod section;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,6 +38,8 @@ pub struct Job {
     pub ttl_millis: u64,
     /// How long it waits for a lock before it asks anew.
     pub patience_millis: u64,
+    /// How long a hold may last, whatever it does.
+    pub max_hold_millis: Option<u64>,
     /// What goes wrong in it, once, on purpose.
     pub accident: Option<Accident>,
 }
@@ -59,6 +62,8 @@ pub enum Strategy {
     BlindRelease,
     /// `SET NX PX`, and `GET`, compare, `DEL` at the end.
     GetThenDelete,
+    /// `SET NX PX`, and a thread that renews it as long as the process lives.
+    RenewedForever,
     /// No lock, one atomic step.
     Decrement,
     /// This library, and a resource that checks nothing.
@@ -81,7 +86,7 @@ pub struct Work {
 }
 
 /// What goes wrong in a worker, in its first hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accident {
     /// It dies between reading and writing.
@@ -98,6 +103,13 @@ pub enum Accident {
     StopsBeforeWrite,
     /// It stands still between `GET` and `DEL`, until it is let go on.
     StopsBeforeDelete,
+    /// Its work takes until this file is there.
+    WorksUntil {
+        /// The file.
+        file: PathBuf,
+    },
+    /// It lives and does nothing.
+    Hangs,
 }
 
 /// A worker's process.
@@ -108,10 +120,42 @@ pub(crate) struct Worker {
     holds: AtomicU64,
 }
 
+impl Job {
+    /// A worker with one task that counts up: it takes a little while for it,
+    /// and nothing goes wrong.
+    #[must_use]
+    pub fn new(
+        name: &str,
+        strategy: Strategy,
+        url: &str,
+        lock: &str,
+        resource: SocketAddr,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            tasks: 1,
+            strategy,
+            url: url.to_owned(),
+            lock: lock.to_owned(),
+            resource,
+            work: Work {
+                counts_down: false,
+                takes_millis: 30,
+                rests_millis: 20,
+                at_most: Some(1),
+            },
+            ttl_millis: 1_000,
+            patience_millis: 20_000,
+            max_hold_millis: None,
+            accident: None,
+        }
+    }
+}
+
 impl Worker {
     /// Whether this hold has the accident.
-    fn has(&self, hold: u64, accident: Accident) -> bool {
-        hold == 0 && self.job.accident == Some(accident)
+    fn has(&self, hold: u64, accident: &Accident) -> bool {
+        hold == 0 && self.job.accident.as_ref() == Some(accident)
     }
 
     /// The number of the next hold of this process.

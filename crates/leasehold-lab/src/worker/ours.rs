@@ -31,7 +31,11 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
                 name: worker.job.lock.clone(),
             },
         );
-        let guard = match session.mutex(&worker.job.lock).lock_within(patience).await {
+        let mut mutex = session.mutex(&worker.job.lock);
+        if let Some(millis) = worker.job.max_hold_millis {
+            mutex = mutex.max_hold(Duration::from_millis(millis));
+        }
+        let guard = match mutex.lock_within(patience).await {
             Ok(guard) => guard,
             Err(error) => {
                 let unknown = error.effect() == Effect::Unknown;
@@ -88,6 +92,9 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
                 Err(error) => error.to_string(),
             };
             tell(by, Event::Lost { why });
+            if worker.is_done(hold + 1) {
+                return Ok(());
+            }
             continue;
         };
         tell(by, Event::Releases);

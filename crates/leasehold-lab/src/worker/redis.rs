@@ -115,12 +115,19 @@ impl<'a> Lock<'a> {
             tokio::time::sleep(RETRY).await;
         }
         if job.strategy == Strategy::SetnxThenExpire {
-            if self.worker.has(hold, Accident::DiesBeforeExpiry) {
+            if self.worker.has(hold, &Accident::DiesBeforeExpiry) {
                 die(self.by);
             }
             let mut expire = redis::cmd("PEXPIRE");
             expire.arg(&job.lock).arg(job.ttl_millis);
             expire.exec_async(&mut self.connection).await?;
+        }
+        if job.strategy == Strategy::RenewedForever {
+            tokio::spawn(renew_forever(
+                self.connection.clone(),
+                job.lock.clone(),
+                job.ttl_millis,
+            ));
         }
         Ok(true)
     }
@@ -131,7 +138,7 @@ impl<'a> Lock<'a> {
             Strategy::GetThenDelete => {
                 let mut get = redis::cmd("GET");
                 let found: Option<String> = get.arg(key).query_async(&mut self.connection).await?;
-                if self.worker.has(hold, Accident::StopsBeforeDelete) {
+                if self.worker.has(hold, &Accident::StopsBeforeDelete) {
                     stand_still();
                 }
                 if found.as_ref() == Some(&self.id) {
@@ -157,5 +164,17 @@ impl<'a> Lock<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// The timer that outlives what it is for.
+async fn renew_forever(mut connection: MultiplexedConnection, key: String, ttl_millis: u64) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(ttl_millis / 3)).await;
+        let mut expire = redis::cmd("PEXPIRE");
+        let expired = expire.arg(&key).arg(ttl_millis).exec_async(&mut connection);
+        if expired.await.is_err() {
+            return;
+        }
     }
 }

@@ -46,18 +46,14 @@ pub(super) async fn section(
         },
         false => read.value + 1,
     };
-    if worker.has(hold, Accident::DiesInWork) {
+    if worker.has(hold, &Accident::DiesInWork) {
         die(by);
     }
-    let takes = match worker.job.accident {
-        Some(Accident::Slow { millis }) if hold == 0 => millis,
-        _ => work.takes_millis,
-    };
-    tokio::time::sleep(Duration::from_millis(takes)).await;
+    take_time(worker, hold).await;
     if !may_write() {
         return Ok(None);
     }
-    if worker.has(hold, Accident::StopsBeforeWrite) {
+    if worker.has(hold, &Accident::StopsBeforeWrite) {
         stand_still();
     }
     let written = send(by, client, Access::Write(next), fence)?;
@@ -65,6 +61,23 @@ pub(super) async fn section(
         true => Done::Written,
         false => Done::Refused,
     }))
+}
+
+/// The work itself: nothing but time.
+async fn take_time(worker: &Worker, hold: u64) {
+    let accident = worker.job.accident.as_ref().filter(|_| hold == 0);
+    let takes = match accident {
+        Some(Accident::Slow { millis }) => *millis,
+        Some(Accident::WorksUntil { file }) => {
+            while !file.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            return;
+        }
+        Some(Accident::Hangs) => return std::future::pending().await,
+        _ => worker.job.work.takes_millis,
+    };
+    tokio::time::sleep(Duration::from_millis(takes)).await;
 }
 
 /// One access, told before and after.

@@ -4,6 +4,9 @@
 #![allow(dead_code)]
 
 #[allow(clippy::duplicate_mod, reason = "some tests have Redis servers beside")]
+#[path = "place.rs"]
+mod place;
+#[allow(clippy::duplicate_mod, reason = "some tests have Redis servers beside")]
 #[path = "ports.rs"]
 mod ports;
 #[allow(clippy::duplicate_mod, reason = "some tests have Redis servers beside")]
@@ -35,11 +38,7 @@ impl Version {
     fn program(self) -> PathBuf {
         match self {
             Self::System => "etcd".into(),
-            Self::Etcd35 => {
-                let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-                let tools = scratch.parent().unwrap_or(scratch).join("tools");
-                tools.join("servers/etcd-3.5.1/etcd")
-            }
+            Self::Etcd35 => place::tools().join("servers/etcd-3.5.1/etcd"),
         }
     }
 

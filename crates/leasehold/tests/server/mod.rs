@@ -8,6 +8,7 @@
 
 mod cluster;
 mod fleet;
+mod place;
 mod ports;
 mod process;
 mod replicated;

@@ -1,7 +1,9 @@
 //! Servers of other versions than the system's. `cargo xtask test` brings them
 //! into `target/tools/servers`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+pub(crate) use super::place::tools;
 
 /// A version that the tests can start beside the system's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,16 +43,4 @@ pub(crate) fn lacks_version(version: Version) -> Option<&'static str> {
 pub(crate) fn lacks_clock() -> Option<&'static str> {
     let library = tools().join("servers/clock/clock.so");
     (!library.is_file()).then_some("clock.so (cargo xtask tools)")
-}
-
-/// Where `cargo xtask` puts what it builds for the tests.
-pub(crate) fn tools() -> PathBuf {
-    // Only tests are told where; a program lies in `target/debug` or the like.
-    let scratch = option_env!("CARGO_TARGET_TMPDIR").map(PathBuf::from);
-    let program = || std::env::current_exe().unwrap_or_default();
-    let target = match scratch {
-        Some(scratch) => scratch.parent().map(Path::to_owned),
-        None => program().ancestors().nth(2).map(Path::to_owned),
-    };
-    target.unwrap_or_default().join("tools")
 }
