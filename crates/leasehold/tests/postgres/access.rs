@@ -2,7 +2,7 @@
 
 use leasehold::ErrorKind;
 
-use super::server::{Postgres, command};
+use super::server::Postgres;
 use super::{heard, lock, postgres, session, wait_for_lock};
 
 async fn refusal(url: &str) -> (ErrorKind, String) {
@@ -103,25 +103,7 @@ async fn a_standby_is_refused_and_takes_over_when_it_is_promoted() {
     };
     let one = session(&server.url(), "ttl=20s").await;
     let guard = lock(&one, "a").await;
-    let data = folder.path().join("standby");
-    std::fs::create_dir(&data).unwrap();
-    super::server::hand_over(&data);
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(&data, mode).unwrap();
-    let mut backup = command(super::server::program("pg_basebackup").unwrap());
-    backup.args([
-        "-R",
-        "-X",
-        "stream",
-        "-c",
-        "fast",
-        "-d",
-        &server.url(),
-        "-D",
-    ]);
-    let status = backup.arg(&data).status().unwrap();
-    assert!(status.success());
-    let standby = Postgres::start_on(data, Vec::new());
+    let standby = super::hosts::standby_of(&server, folder.path());
     let (kind, text) = refusal(&standby.url()).await;
     assert_eq!(kind, ErrorKind::Config);
     assert!(text.contains("standby"), "{text}");
