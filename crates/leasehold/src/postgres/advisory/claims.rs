@@ -18,6 +18,8 @@ use crate::name::Name;
 
 /// How long a wait may take before it is looked where it stands.
 const GRACE: Duration = Duration::from_millis(5);
+/// How long the news may take that a side connection has the lock.
+const NEWS: Duration = Duration::from_secs(2);
 /// How often a wait is looked after, in case its connection is dead and nobody
 /// says so.
 const LOOK: Duration = Duration::from_secs(1);
@@ -158,7 +160,7 @@ async fn stand(
             standing = looking => standing,
         }
     };
-    match timeout(LIMIT, both).await {
+    match timeout(NEWS, both).await {
         Ok(standing) => standing,
         // It has the lock, or lost its place, and we do not hear of it.
         Err(_) => {

@@ -19,7 +19,7 @@ use crate::name::Name;
 use crate::random::random_u128;
 
 /// How long sessions have to say what they hold.
-const ANSWERS: Duration = Duration::from_millis(500);
+const ANSWERS: Duration = Duration::from_secs(2);
 /// How long a holder has to give back what was broken.
 const OBEYS: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);

@@ -259,8 +259,11 @@ impl OpenLease {
 
     /// A side connection that holds nothing any more.
     pub(super) fn keep(&self, line: Arc<Line>) {
+        let mut idle = lock(&self.idle);
+        // The server ends those that are idle for the ttl.
+        idle.retain(|line| !line.is_broken());
         if !self.is_closed() && !line.is_broken() {
-            lock(&self.idle).push(line);
+            idle.push(line);
         }
     }
 
