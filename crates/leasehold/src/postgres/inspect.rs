@@ -114,7 +114,7 @@ pub(super) fn judge(row: &PgRow, label: &str) -> Vec<Finding> {
     findings
 }
 
-fn finding(severity: Severity, what: &str, remedy: &str) -> Finding {
+pub(super) fn finding(severity: Severity, what: &str, remedy: &str) -> Finding {
     Finding {
         severity,
         what: what.into(),

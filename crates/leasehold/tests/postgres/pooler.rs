@@ -117,6 +117,11 @@ async fn locks_that_belong_to_connections_are_refused_behind_a_pooler() {
         let error = leasehold::connect(&url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert!(error.to_string().contains("pooler"), "{error}");
+        let findings = inspector(&url).await.examine().await.unwrap();
+        let told = findings
+            .iter()
+            .find(|finding| finding.what.contains("pooler"));
+        assert_eq!(told.unwrap().severity, Severity::Unfit, "{findings:?}");
     }
     let direct = session(&server.url(), "mode=session").await;
     lock(&direct, "ledger").await.release().await.unwrap();

@@ -69,7 +69,7 @@ async fn take(engine: &AdvisoryEngine, open: &OpenLease, mine: &Mine) -> Result<
     let name = &mine.claim.name;
     if let Place::Asked = mine.place() {
         // It may have been granted without our knowing, and would be again.
-        ask(engine, &open.main, unlock(engine, name), name).await?;
+        ask(engine, &open.main, unlock(&open.main, name), name).await?;
     }
     mine.is_at(Place::Asked);
     let (schema, name_text) = (&engine.schema, quoted(name.as_str()));
@@ -98,7 +98,11 @@ async fn line_up(engine: &AdvisoryEngine, open: &OpenLease, mine: &Mine) -> Resu
             .enlist(open.lease, &open.owner, Some(&open.watcher))
             .await
         {
-            Ok((line, _)) => Arc::new(line),
+            Ok((line, _)) => {
+                let line = Arc::new(line);
+                open.add_aside(&line);
+                line
+            }
             Err(error) => {
                 tracing::warn!(%error, "no connection to wait on; looking now and then");
                 mine.is_at(Place::Outside);
@@ -164,7 +168,7 @@ async fn stand(
         Ok(standing) => standing,
         // It has the lock, or lost its place, and we do not hear of it.
         Err(_) => {
-            finish(engine, &[side.line.clone()]).await?;
+            finish(engine, std::slice::from_ref(&side.line)).await?;
             open.forget(&mine.claim);
             Ok(Standing::Gone)
         }
@@ -197,7 +201,7 @@ async fn hear(
     };
     let Some(token) = token else {
         // Without a token nobody knows whether it holds anything.
-        let _ = finish(engine, &[side.line.clone()]).await;
+        let _ = finish(engine, std::slice::from_ref(&side.line)).await;
         open.forget(&mine.claim);
         return Ok(Standing::Gone);
     };
@@ -258,7 +262,7 @@ pub(super) async fn withdraw(engine: &AdvisoryEngine, claim: &ClaimRef) -> Resul
         }
         Place::Waiting(side) | Place::Leaving(Some(side)) => {
             mine.waiting.lock().await.take();
-            finish(engine, &[side.line.clone()]).await?;
+            finish(engine, std::slice::from_ref(&side.line)).await?;
             true
         }
     };
@@ -270,7 +274,7 @@ pub(super) async fn withdraw(engine: &AdvisoryEngine, claim: &ClaimRef) -> Resul
 }
 
 async fn give_back(engine: &AdvisoryEngine, line: &Arc<Line>, name: &Name) -> Result<bool> {
-    match line.run(unlock(engine, name)).await {
+    match line.run(unlock(line, name)).await {
         Ok(rows) => Ok(rows
             .first()
             .is_some_and(|row| super::super::text::column(row, 0) == Some("t"))),
@@ -299,9 +303,10 @@ pub(super) async fn finish(engine: &AdvisoryEngine, lines: &[Arc<Line>]) -> Resu
     ending.await.map(drop)
 }
 
-fn unlock(engine: &AdvisoryEngine, name: &Name) -> String {
-    let name = quoted(name.as_str());
-    format!("select pg_advisory_unlock({}.key({name}))", engine.schema)
+/// Without a call of our function `key`, which the server would read each time.
+fn unlock(line: &Line, name: &Name) -> String {
+    let (name, seed) = (quoted(name.as_str()), line.seed);
+    format!("select pg_advisory_unlock(hashtextextended({name} collate \"C\", {seed}))")
 }
 
 async fn ask(

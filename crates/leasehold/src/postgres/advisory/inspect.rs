@@ -7,12 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx_postgres::PgRow;
 
-use super::super::inspect::{eviction, judge};
+use super::super::inspect::{eviction, finding, judge};
 use super::super::text::{bits, column, number, quoted, quoted_or_null, ticket, uuid};
 use super::AdvisoryEngine;
 use super::open::{Inquiry, Mine, OpenLease, Place};
 use crate::clock::boot_time;
-use crate::engine::{ClaimRef, Claimant, Finding, Inspect, Owner, Queue, TicketId, Withdrawn};
+use crate::engine::{
+    ClaimRef, Claimant, Finding, Inspect, Owner, Queue, Severity, TicketId, Withdrawn,
+};
 use crate::error::Result;
 use crate::fence::Token;
 use crate::name::Name;
@@ -203,7 +205,21 @@ impl Inspect for AdvisoryEngine {
         let query = include_str!("../sql/examine.sql");
         let answer = self.pool.ask(query, || "examine the server".into()).await?;
         let row = answer.rows.first();
-        Ok(row.map_or_else(Vec::new, |row| judge(row, &self.pool.label)))
+        let mut findings = row.map_or_else(Vec::new, |row| judge(row, &self.pool.label));
+        findings.push(match self.reaches_the_server().await {
+            true => finding(
+                Severity::Fine,
+                "locks belong to connections, which the server ends when they are silent",
+                "",
+            ),
+            false => finding(
+                Severity::Unfit,
+                "there is a pooler before the server, or it has no connection left: no lock \
+                 can belong to a connection",
+                "name the server itself in the URL, or leave mode=session out",
+            ),
+        });
+        Ok(findings)
     }
 }
 

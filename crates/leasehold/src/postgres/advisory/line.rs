@@ -21,6 +21,8 @@ use super::super::fault::{Cure, cure};
 pub(super) struct Line {
     pub(super) pid: i32,
     pub(super) key: i64,
+    /// What the keys of names are made with.
+    pub(super) seed: i64,
     connection: Mutex<Option<Connection>>,
     is_broken: AtomicBool,
     is_told: AtomicBool,
@@ -36,15 +38,11 @@ pub(super) enum News {
 }
 
 impl Line {
-    pub(super) fn new(
-        pid: i32,
-        key: i64,
-        connection: Connection,
-        watcher: Arc<AtomicWaker>,
-    ) -> Self {
+    pub(super) fn new(key: i64, connection: Connection, watcher: Arc<AtomicWaker>) -> Self {
         Self {
-            pid,
+            pid: 0,
             key,
+            seed: 0,
             connection: Mutex::new(Some(connection)),
             is_broken: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
@@ -52,9 +50,9 @@ impl Line {
         }
     }
 
-    /// The same, now that its process is known.
-    pub(super) fn of(mut self, pid: i32) -> Self {
-        self.pid = pid;
+    /// The same, now that the server has said what it is there.
+    pub(super) fn known(mut self, pid: i32, seed: i64) -> Self {
+        (self.pid, self.seed) = (pid, seed);
         self
     }
 

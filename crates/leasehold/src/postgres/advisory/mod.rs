@@ -115,7 +115,7 @@ impl AdvisoryEngine {
             return Err(self.refusal(ErrorKind::Unavailable, DOING.into(), &why));
         }
         let key = random_u64().cast_signed();
-        let line = Line::new(0, key, connection, watcher.cloned().unwrap_or_default());
+        let line = Line::new(key, connection, watcher.cloned().unwrap_or_default());
         let settings = format!(
             "set session characteristics as transaction isolation level read committed; \
              set synchronous_commit = on; set lock_timeout = 0; set statement_timeout = 0; \
@@ -135,10 +135,24 @@ impl AdvisoryEngine {
         line.run(settings).await.map_err(failed)?;
         let rows = line.run(text).await.map_err(failed)?;
         let row = rows.first();
-        let read = row.and_then(|row| Some((number(row, 0)?, number(row, 1)?)));
-        let (pid, last) =
+        let read = row.and_then(|row| Some((number(row, 0)?, number(row, 1)?, number(row, 2)?)));
+        let (pid, last, seed) =
             read.ok_or_else(|| super::answer::strange(DOING.into(), &self.pool.label))?;
-        Ok((line.of(pid), last))
+        Ok((line.known(pid, seed), last))
+    }
+
+    /// Whether a connection gets through to the server itself.
+    async fn reaches_the_server(&self) -> bool {
+        let options = self.pool.options();
+        let asking = async {
+            Connection::open(&options)
+                .await
+                .ok()?
+                .is_direct()
+                .await
+                .then_some(())
+        };
+        matches!(timeout(LIMIT, asking).await, Ok(Some(())))
     }
 
     fn pooled(&self) -> Error {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
@@ -30,6 +30,8 @@ pub(super) struct OpenLease {
     pub(super) watcher: Arc<AtomicWaker>,
     room: Arc<Semaphore>,
     idle: Mutex<Vec<Arc<Line>>>,
+    /// All side connections that there are.
+    aside: Mutex<Vec<Weak<Line>>>,
     state: Mutex<State>,
     is_closed: AtomicBool,
     /// Somebody said that a claim was broken.
@@ -153,6 +155,7 @@ impl OpenLease {
             watcher,
             room: Arc::new(Semaphore::new(most_aside)),
             idle: Mutex::default(),
+            aside: Mutex::default(),
             state: Mutex::new(State {
                 claims: HashMap::new(),
                 on_main: HashMap::new(),
@@ -302,17 +305,16 @@ impl OpenLease {
         left
     }
 
+    /// A new side connection.
+    pub(super) fn add_aside(&self, line: &Arc<Line>) {
+        lock(&self.aside).push(Arc::downgrade(line));
+    }
+
     /// Side connections, whatever they do.
     pub(super) fn lines_aside(&self) -> Vec<Arc<Line>> {
-        let mut lines: Vec<_> = lock(&self.idle).clone();
-        for mine in lock(&self.state).claims.values() {
-            if let Place::Waiting(side) | Place::OnSide { side, .. } | Place::Leaving(Some(side)) =
-                mine.place()
-            {
-                lines.push(side.line.clone());
-            }
-        }
-        lines
+        let mut aside = lock(&self.aside);
+        aside.retain(|line| line.strong_count() > 0);
+        aside.iter().filter_map(Weak::upgrade).collect()
     }
 
     pub(super) fn drop_idle(&self) {

@@ -52,7 +52,7 @@ create unlogged table if not exists leasehold.note (
 );
 
 -- The advisory lock of a name. The counter's number makes the keys of two
--- schemas differ.
+-- schemas differ. `advisory/claims.rs` knows it too.
 create or replace function leasehold.key(p_name text) returns bigint
 language sql stable as $$
     select hashtextextended(p_name collate "C", 'leasehold.token'::regclass::oid::bigint)
@@ -101,7 +101,7 @@ $$;
 -- holds as long as it lives; that of the main connection stands for the lease.
 create or replace function leasehold.enlist(
     p_line bigint, p_session uuid, p_is_main boolean, p_ttl bigint, p_host text,
-    p_owner bigint, p_label text, out pid integer, out last bigint
+    p_owner bigint, p_label text, out pid integer, out last bigint, out seed bigint
 ) language plpgsql volatile as $$
 #variable_conflict use_column
 begin
@@ -113,11 +113,11 @@ begin
     end if;
     perform leasehold.meet();
     -- One that waits is not idle; the server can still find out that nobody is
-    -- at the other end.
+    -- at the other end. Nothing here may end a connection before the ttl is over.
     perform leasehold.prefer('client_connection_check_interval', greatest(p_ttl / 3, 100));
     perform leasehold.prefer('tcp_user_timeout', p_ttl);
-    perform leasehold.prefer('tcp_keepalives_idle', greatest(p_ttl / 3000, 1));
-    perform leasehold.prefer('tcp_keepalives_interval', greatest(p_ttl / 3000, 1));
+    perform leasehold.prefer('tcp_keepalives_idle', p_ttl / 1000 + 1);
+    perform leasehold.prefer('tcp_keepalives_interval', p_ttl / 3000 + 1);
     perform leasehold.prefer('tcp_keepalives_count', 3);
     perform leasehold.prefer('transaction_timeout', 0);
     perform pg_advisory_lock(p_line);
@@ -128,6 +128,7 @@ begin
     insert into leasehold.line (line, pid, session, is_main, ttl, host, owner, label)
     values (p_line, pid, p_session, p_is_main, p_ttl, p_host, p_owner, p_label);
     last := s.last_value from leasehold.token s;
+    seed := 'leasehold.token'::regclass::oid::bigint;
 end
 $$;
 
@@ -154,11 +155,14 @@ $$;
 
 -- Takes a lock if it is free, and answers a token; null if it is not. The server
 -- grants a lock twice to one connection: a name is not asked for again while it
--- is held there.
+-- is held there. And a lock belongs to a connection of the server, so it must be
+-- the one that we know.
 create or replace function leasehold.take(p_name text, p_pid integer) returns bigint
 language plpgsql volatile as $$
 begin
-    perform leasehold.prove(p_pid);
+    if pg_backend_pid() <> p_pid then
+        raise exception using errcode = 'LH004', message = 'another connection than before';
+    end if;
     if pg_try_advisory_lock(leasehold.key(p_name)) then
         return nextval('leasehold.token');
     end if;
@@ -167,30 +171,24 @@ end
 $$;
 
 -- Waits for a lock and answers a token; null if the lease ended meanwhile, and
--- then the next one has the lock.
+-- then the next one has the lock. A condition that is never true costs less than
+-- a statement.
 create or replace function leasehold.wait_for(
     p_name text, p_pid integer, p_lease bigint
 ) returns bigint language plpgsql volatile as $$
 begin
-    perform leasehold.prove(p_pid);
-    perform pg_advisory_lock(leasehold.key(p_name));
+    if pg_backend_pid() <> p_pid then
+        raise exception using errcode = 'LH004', message = 'another connection than before';
+    end if;
+    if pg_advisory_lock(leasehold.key(p_name)) is null then
+        return null;
+    end if;
     if pg_try_advisory_lock_shared(p_lease) then
         perform pg_advisory_unlock_shared(p_lease);
         perform pg_advisory_unlock(leasehold.key(p_name));
         return null;
     end if;
     return nextval('leasehold.token');
-end
-$$;
-
--- A lock belongs to a connection of the server, so it must be the same one as
--- before.
-create or replace function leasehold.prove(p_pid integer) returns void
-language plpgsql volatile as $$
-begin
-    if pg_backend_pid() <> p_pid then
-        raise exception using errcode = 'LH004', message = 'another connection than before';
-    end if;
 end
 $$;
 
