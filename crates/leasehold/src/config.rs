@@ -99,8 +99,8 @@ impl Config {
             }
             #[cfg(feature = "postgres")]
             Store::Postgres(config) => {
-                let engine = crate::postgres::PostgresEngine::connect(config).await?;
-                Ok((Arc::new(engine), Clock::Boot))
+                let engine = crate::postgres::connect(config).await?;
+                Ok((engine, Clock::Boot))
             }
         }
     }

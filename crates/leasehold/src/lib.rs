@@ -135,6 +135,27 @@ pub async fn bare_postgres(url: &str, names: &[String]) -> Result<postgres::Bare
     }
 }
 
+/// For measuring: PostgreSQL's advisory locks without leasehold, through the same
+/// client.
+///
+/// # Errors
+/// `Config` if the URL is not for PostgreSQL; else as for [`connect`].
+///
+/// # Cancel safety
+/// Nothing is left.
+#[doc(hidden)]
+#[cfg(feature = "postgres")]
+pub async fn bare_advisory(url: &str, tasks: usize) -> Result<postgres::BareAdvisory> {
+    match config::Config::parse(url)?.store {
+        config::Store::Postgres(config) => postgres::BareAdvisory::connect(&config, tasks).await,
+        _ => Err(Error::new(
+            ErrorKind::Config,
+            "measure",
+            "not a PostgreSQL URL",
+        )),
+    }
+}
+
 /// The program in README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -167,6 +167,12 @@ const STORES: &[Store] = &[
         lacks: postgres::lacks_postgres,
         start: |_, _| postgres_pool::SERIALIZABLE.take(),
     },
+    #[cfg(feature = "postgres")]
+    Store {
+        name: "postgres-session",
+        lacks: postgres::lacks_postgres,
+        start: |_, _| postgres_pool::SESSION.take(),
+    },
 ];
 
 /// A Redis server of its own, and its URL with these options.

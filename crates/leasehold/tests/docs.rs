@@ -92,6 +92,10 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
         ("[`etcd:`](docs/stores/etcd.md)", etcd.url()),
         ("[`zk:`](docs/stores/zookeeper.md)", zookeeper.url()),
         ("[`postgres:`](docs/stores/postgres.md)", postgres.url()),
+        (
+            "[`postgres:…?mode=session`](docs/stores/postgres.md)",
+            format!("{}?mode=session&schema=other", postgres.url()),
+        ),
         ("`memory:`", "memory:".to_owned()),
     ] {
         write!(table, "{}", row(store, &promises(&url).await)).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx_postgres::PgRow;
 
 use super::inbox::Mine;
-use super::text::{column, number};
+use super::text::{parsed, record};
 use crate::engine::Standing;
 use crate::error::{Effect, Error, ErrorKind};
 use crate::fence::Token;
@@ -33,26 +33,26 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Reads `answer, place, ahead, watch, wake, number`.
+    /// Reads the record `answer, place, ahead, watch, wake, number`.
     pub(super) fn read(rows: &[PgRow]) -> Option<Self> {
-        let row = rows.first()?;
-        Some(match column(row, 0)? {
+        let fields = &record(rows.first()?);
+        Some(match fields.first().copied().flatten()? {
             "held" => Self::Held {
-                order: number(row, 1)?,
+                order: parsed(fields, 1)?,
             },
             "waiting" => Self::Waiting {
-                order: number(row, 1)?,
-                ahead: number(row, 2)?,
-                watch: number(row, 3).map_or(Watch::Any, Watch::One),
-                wake: Duration::from_millis(number(row, 4)?),
+                order: parsed(fields, 1)?,
+                ahead: parsed(fields, 2)?,
+                watch: parsed(fields, 3).map_or(Watch::Any, Watch::One),
+                wake: Duration::from_millis(parsed(fields, 4)?),
             },
             "busy" => Self::Busy,
             "gone" => Self::Gone,
             "late" => Self::Late {
-                epoch: number(row, 5)?,
+                epoch: parsed(fields, 5)?,
             },
             "conflict" => Self::Conflict {
-                used: number(row, 5)?,
+                used: parsed(fields, 5)?,
             },
             _ => return None,
         })

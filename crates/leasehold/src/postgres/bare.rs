@@ -1,8 +1,14 @@
 //! PostgreSQL without leasehold, through the same client and pool: what a lock
 //! costs at least. For measuring only.
 
+use sqlx_core::executor::Executor;
+use sqlx_core::raw_sql::raw_sql;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_postgres::PgConnection;
+
 use super::PostgresEngine;
 use super::config::PostgresConfig;
+use super::fault::fault;
 use super::pool::Pool;
 use super::text::quoted;
 use crate::error::Result;
@@ -61,6 +67,43 @@ impl BarePostgres {
     pub async fn close(&self) -> Result<()> {
         let drop = format!("drop table if exists {}", self.table);
         self.pool.ask(&drop, || "measure".into()).await?;
+        Ok(())
+    }
+}
+
+/// Advisory locks, each of so many tasks on a connection of its own.
+#[derive(Debug)]
+pub struct BareAdvisory {
+    connections: Vec<tokio::sync::Mutex<PgConnection>>,
+    label: String,
+}
+
+impl BareAdvisory {
+    pub(crate) async fn connect(config: &PostgresConfig, tasks: usize) -> Result<Self> {
+        let (label, route) = (config.label(), config.route());
+        let mut connections = Vec::new();
+        for _ in 0..tasks {
+            let connection = route.connect().await;
+            let connection = connection.map_err(|error| fault(error, "measure".into(), &label))?;
+            connections.push(tokio::sync::Mutex::new(connection));
+        }
+        Ok(Self { connections, label })
+    }
+
+    /// Waits for a lock, has it, and gives it back.
+    ///
+    /// # Errors
+    /// What the server says.
+    ///
+    /// # Cancel safety
+    /// The lock may stay taken until the connection ends.
+    pub async fn cycle(&self, task: usize, name: &str) -> Result<()> {
+        let key = format!("hashtextextended({}, 0)", quoted(name));
+        let mut connection = self.connections[task].lock().await;
+        for text in ["lock", "unlock"].map(|verb| format!("select pg_advisory_{verb}({key})")) {
+            let asked = connection.fetch_all(raw_sql(AssertSqlSafe(text))).await;
+            asked.map_err(|error| fault(error, "measure".into(), &self.label))?;
+        }
         Ok(())
     }
 }

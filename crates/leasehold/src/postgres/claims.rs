@@ -6,7 +6,7 @@ use super::PostgresEngine;
 use super::answer::{Answer, strange};
 use super::inbox::{Mine, OpenLease};
 use super::pool::Lane;
-use super::text::{array, column, lease as lease_id, number, numbers};
+use super::text::{array, column, lease as lease_id, number, numbers, parsed, record};
 use super::text::{quoted, quoted_or_null, ticket as ticket_id};
 use crate::engine::{ClaimRef, Lease, Standing, Ticket, Together, Withdrawn};
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -68,7 +68,7 @@ async fn ask_for(
     let doing = || doing(ticket);
     mine.asked();
     let answer = engine
-        .call(Lane::InLine, "enqueue", &arguments, doing)
+        .call_for_record(Lane::InLine, "enqueue", &arguments, doing)
         .await;
     if is_sure(&answer) {
         mine.answered();
@@ -236,9 +236,10 @@ async fn take_out(
     arguments: &str,
 ) -> Result<(Withdrawn, Option<u64>)> {
     let doing = || format!("withdraw {}", claim.name);
-    let answer = engine.call(Lane::Aside, function, arguments, doing).await?;
-    let row = answer.rows.first();
-    let found = match row.and_then(|row| column(row, 0)) {
+    let asking = engine.call_for_record(Lane::Aside, function, arguments, doing);
+    let answer = asking.await?;
+    let fields = answer.rows.first().map(record).unwrap_or_default();
+    let found = match fields.first().copied().flatten() {
         Some("removed") => Withdrawn::Removed,
         // What the first of two requests took out, the second does not find.
         Some("absent") if answer.is_repeated => Withdrawn::Removed,
@@ -250,7 +251,7 @@ async fn take_out(
         }
         _ => return Err(strange(doing(), &engine.pool.label)),
     };
-    Ok((found, row.and_then(|row| number(row, 1))))
+    Ok((found, parsed(&fields, 1)))
 }
 
 /// Ends the lease and takes out its claims.

@@ -7,12 +7,15 @@ use percent_encoding::percent_decode_str;
 use sqlx_core::connection::ConnectOptions;
 use sqlx_postgres::{PgConnectOptions, PgSslMode};
 
+use super::route::Route;
+
 /// The URL schemes of this store.
 pub(crate) const SCHEMES: &[&str] = &["postgres", "postgresql"];
 /// Its options beside those of every store.
 pub(crate) const OPTIONS: &[&str] = &[
     "schema",
     "connections",
+    "mode",
     "sslmode",
     "sslrootcert",
     "sslcert",
@@ -28,20 +31,38 @@ const SSL_MODES: &[&str] = &[
     "verify-full",
 ];
 
+const MODES: &[&str] = &["lease", "session"];
+
+/// What a lock is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Rows that have to be renewed.
+    Lease,
+    /// Something that a connection has.
+    Session,
+}
+
 /// The longest name of a schema that PostgreSQL does not cut off.
 const LONGEST_SCHEMA: usize = 63;
 
 /// How to reach a database.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PostgresConfig {
-    host: String,
-    port: Option<u16>,
+    /// At least one.
+    servers: Vec<Server>,
     user: Option<String>,
     password: Option<String>,
     database: Option<String>,
     tls: Tls,
     pub(super) schema: String,
     pub(super) connections: usize,
+    pub(super) mode: Mode,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Server {
+    host: String,
+    port: Option<u16>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,31 +102,20 @@ impl PostgresConfig {
             Some((user, password)) => (filled(user)?, filled(password)?),
             None => (None, None),
         };
-        if host.contains(',') {
-            return Err("one host only; name the one that takes writes".into());
+        let servers: Result<_, String> = host.split(',').map(Server::parse).collect();
+        let servers: Vec<Server> = servers?;
+        if servers.len() > 1 && servers.iter().any(|server| server.host.is_empty()) {
+            return Err("a host between commas is missing".into());
         }
-        let (host, port) = match host.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => {
-                let port = port.parse::<u16>().ok().filter(|port| *port != 0);
-                let port = port.ok_or("the port is not a number from 1 to 65535")?;
-                (host, Some(port))
-            }
-            _ => (host, None),
-        };
-        let is_bracketed = host.starts_with('[') && host.ends_with(']');
-        if host.contains(':') && !is_bracketed {
-            return Err("the host is not a name or an address; write [::1]:5432 for IPv6".into());
-        }
-        let host = host.trim_start_matches('[').trim_end_matches(']');
         Ok(Self {
-            host: filled(host)?.unwrap_or_else(|| "localhost".into()),
-            port,
+            servers,
             user,
             password,
             database: database.map(filled).transpose()?.flatten(),
             tls: Tls::default(),
             schema: "leasehold".into(),
             connections: 8,
+            mode: Mode::Lease,
         })
     }
 
@@ -125,6 +135,13 @@ impl PostgresConfig {
                 let wrong = || Refusal::Wrong("connections: write a number from 1 to 1000".into());
                 self.connections = number.ok_or_else(wrong)?;
             }
+            "mode" => {
+                self.mode = match value {
+                    "lease" => Mode::Lease,
+                    "session" => Mode::Session,
+                    _ => return Err(Refusal::Unknown("mode", MODES)),
+                }
+            }
             "sslmode" if SSL_MODES.contains(&value) => self.tls.mode = Some(value.into()),
             "sslmode" => return Err(Refusal::Unknown("sslmode", SSL_MODES)),
             "sslrootcert" => self.tls.authority = Some(value.into()),
@@ -143,15 +160,25 @@ impl PostgresConfig {
         Ok(())
     }
 
+    /// The servers in the client's words.
+    pub(super) fn route(&self) -> Route {
+        let servers = self.servers.iter();
+        Route::new(servers.map(|server| self.options(server)).collect())
+    }
+
     /// The same in the client's words. What the URL leaves open is taken from
     /// the environment, as other clients do.
-    pub(super) fn options(&self) -> PgConnectOptions {
+    fn options(&self, server: &Server) -> PgConnectOptions {
         let mut options = PgConnectOptions::new();
-        options = match self.host.starts_with('/') {
-            true => options.socket(&self.host),
-            false => options.host(&self.host),
+        let host = match server.host.as_str() {
+            "" => "localhost",
+            host => host,
         };
-        if let Some(port) = self.port {
+        options = match host.starts_with('/') {
+            true => options.socket(host),
+            false => options.host(host),
+        };
+        if let Some(port) = server.port {
             options = options.port(port);
         }
         if let Some(user) = &self.user {
@@ -183,19 +210,45 @@ impl PostgresConfig {
 
     /// The database for people: no user, no password.
     pub(super) fn label(&self) -> String {
-        label(&self.options())
+        let servers: Vec<_> = self.servers.iter().map(|s| self.options(s)).collect();
+        label(&servers)
     }
 }
 
-pub(super) fn label(options: &PgConnectOptions) -> String {
-    let database = options.get_database().unwrap_or(options.get_username());
-    match options.get_socket() {
-        Some(socket) => format!("postgres {}/{database}", socket.display()),
-        None => {
-            let (host, port) = (options.get_host(), options.get_port());
-            format!("postgres {host}:{port}/{database}")
+impl Server {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => {
+                let port = port.parse::<u16>().ok().filter(|port| *port != 0);
+                let port = port.ok_or("the port is not a number from 1 to 65535")?;
+                (host, Some(port))
+            }
+            _ => (text, None),
+        };
+        let is_bracketed = host.starts_with('[') && host.ends_with(']');
+        if host.contains(':') && !is_bracketed {
+            return Err("the host is not a name or an address; write [::1]:5432 for IPv6".into());
         }
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = filled(host)?.unwrap_or_default();
+        Ok(Self { host, port })
     }
+}
+
+/// The database for people, on these servers.
+pub(super) fn label(servers: &[PgConnectOptions]) -> String {
+    let database = servers.first().and_then(|options| options.get_database());
+    let user = servers.first().map(PgConnectOptions::get_username);
+    let places = servers.iter().map(|options| match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    });
+    let (places, database) = (places.collect::<Vec<_>>(), database.or(user));
+    format!(
+        "postgres {}/{}",
+        places.join(","),
+        database.unwrap_or_default()
+    )
 }
 
 fn ssl_mode(name: &str) -> Option<PgSslMode> {
@@ -229,17 +282,20 @@ mod tests {
         assert_eq!(config.password.as_deref(), Some("hunter 2"));
         assert!(!format!("{config:?}").contains("hunter"));
         let config = PostgresConfig::parse("postgres", "//ann@[::1]:1/a%2Fb").unwrap();
-        assert_eq!((config.host.as_str(), config.port), ("::1", Some(1)));
+        let server = &config.servers[0];
+        assert_eq!((server.host.as_str(), server.port), ("::1", Some(1)));
         assert_eq!(config.database.as_deref(), Some("a/b"));
         let config = PostgresConfig::parse("postgres", "//ann@%2Frun%2Fpg/x").unwrap();
         assert_eq!(config.label(), "postgres /run/pg/x");
+        let config = PostgresConfig::parse("postgres", "//ann:x@a,[::1]:7,b:8/shop").unwrap();
+        assert_eq!(config.label(), "postgres a:5432,::1:7,b:8/shop");
     }
 
     #[test]
     fn a_wrong_place_is_named_without_the_password() {
         assert!(why("").contains("names no server"));
         assert!(why("//hunter2:x@a:http/d").contains("port"));
-        assert!(why("//a,b/d").contains("one host"));
+        assert!(why("//a,,b/d").contains("between commas"));
         assert!(why("//::1/d").contains("port") || why("//::1/d").contains("IPv6"));
         assert!(!why("//hunter2:x@a:http/d").contains("hunter2"));
     }

@@ -4,10 +4,11 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sqlx_core::error::Error as SqlxError;
 use sqlx_core::executor::Executor;
 use sqlx_core::raw_sql::raw_sql;
 use sqlx_core::sql_str::AssertSqlSafe;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 
 use super::inbox::Inbox;
 use super::lock;
+use super::route::Route;
 use super::text::{bits, column};
 use crate::backoff;
 use crate::clock::{Moment, boot_time};
@@ -33,7 +35,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// The channel of a session; `sql/common.sql` knows it too.
-fn channel(lease: LeaseId) -> String {
+pub(super) fn channel(lease: LeaseId) -> String {
     format!("leasehold_{:032x}", lease.0)
 }
 
@@ -43,7 +45,7 @@ fn lease_of(channel: &str) -> Option<LeaseId> {
 
 /// What listens.
 pub(super) struct Ears {
-    options: PgConnectOptions,
+    route: Arc<Route>,
     connection: tokio::sync::Mutex<Option<Connection>>,
     /// The leases that are listened for.
     leases: Mutex<HashSet<LeaseId>>,
@@ -54,9 +56,9 @@ pub(super) struct Ears {
 }
 
 impl Ears {
-    pub(super) fn new(options: PgConnectOptions) -> Self {
+    pub(super) fn new(route: Arc<Route>) -> Self {
         Self {
-            options,
+            route,
             connection: tokio::sync::Mutex::default(),
             leases: Mutex::default(),
             is_listening: AtomicBool::new(false),
@@ -149,7 +151,7 @@ impl Ears {
     }
 
     async fn connect(&self) -> Option<Connection> {
-        let made = timeout(LIMIT, Connection::new(&self.options)).await;
+        let made = timeout(LIMIT, Connection::new(&self.route.options())).await;
         let mut made = made.ok().flatten();
         let leases: Vec<_> = lock(&self.leases).iter().copied().collect();
         let is_well = match &mut made {
@@ -173,7 +175,7 @@ impl Ears {
 }
 
 /// A connection that listens.
-struct Connection {
+pub(super) struct Connection {
     /// There until it is dropped.
     listener: Option<PgListener>,
     /// Where it was made.
@@ -191,25 +193,43 @@ impl Drop for Connection {
 
 impl Connection {
     async fn new(options: &PgConnectOptions) -> Option<Self> {
+        let mut made = Self::open(options).await.ok()?;
+        made.is_direct().await.then_some(made)
+    }
+
+    pub(super) async fn open(options: &PgConnectOptions) -> Result<Self, SqlxError> {
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .max_lifetime(None)
             .idle_timeout(None)
             .test_before_acquire(false)
             .connect_lazy_with(options.clone().options([DIRECT]));
-        let mut listener = PgListener::connect_with(&pool).await.ok()?;
+        let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);
-        let query = format!("select current_setting('{}', true)", DIRECT.0);
-        let answer = listener.fetch_one(raw_sql(AssertSqlSafe(query))).await;
-        let is_direct = answer.is_ok_and(|row| column(&row, 0) == Some(DIRECT.1));
-        let made = Self {
+        listener.ignore_pool_close_event(true);
+        Ok(Self {
             listener: Some(listener),
             runtime: Handle::current(),
-        };
-        is_direct.then_some(made)
+        })
     }
 
-    async fn listen(&mut self, leases: &[LeaseId]) -> bool {
+    /// Whether there is no pooler between.
+    pub(super) async fn is_direct(&mut self) -> bool {
+        let query = format!("select current_setting('{}', true)", DIRECT.0);
+        let Some(listener) = &mut self.listener else {
+            return false;
+        };
+        let answer = listener.fetch_one(raw_sql(AssertSqlSafe(query))).await;
+        answer.is_ok_and(|row| column(&row, 0) == Some(DIRECT.1))
+    }
+
+    /// What listens. It makes a new connection by itself when it is used after
+    /// it said that it lost one.
+    pub(super) fn listener(&mut self) -> Option<&mut PgListener> {
+        self.listener.as_mut()
+    }
+
+    pub(super) async fn listen(&mut self, leases: &[LeaseId]) -> bool {
         let Some(listener) = self.listener.as_mut().filter(|_| !leases.is_empty()) else {
             return leases.is_empty();
         };
@@ -237,7 +257,8 @@ impl fmt::Debug for Ears {
 /// Whether a message to ourselves comes back within a second.
 pub(super) async fn gets_through(engine: &super::PostgresEngine) -> bool {
     let lease = LeaseId(crate::random::random_u128());
-    let Ok(Some(mut open)) = timeout(LIMIT, Connection::new(&engine.ears.options)).await else {
+    let options = engine.ears.route.options();
+    let Ok(Some(mut open)) = timeout(LIMIT, Connection::new(&options)).await else {
         return false;
     };
     if !open.listen(&[lease]).await {

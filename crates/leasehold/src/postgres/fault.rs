@@ -62,8 +62,10 @@ fn judge_code(code: &str, severity: PgSeverity) -> (Cure, Effect) {
         // It shuts down, or crashed; it was idle for too long.
         "57P01" | "57P02" | "57P05" => (Cure::Reconnect, Effect::Unknown),
         // It takes no writes any more, so another one does; somebody left a
-        // transaction open.
-        "25006" | "25P03" | "25P02" | "25001" | "LH003" => (Cure::Reconnect, Effect::None),
+        // transaction open; somebody gave us another connection.
+        "25006" | "25P03" | "25P02" | "25001" | "LH003" | "LH004" => {
+            (Cure::Reconnect, Effect::None)
+        }
         // A pooler lost its server, or has none for us; the system or the server
         // itself is broken.
         _ if ["08", "58", "XX"]

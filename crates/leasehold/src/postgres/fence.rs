@@ -30,7 +30,7 @@ pub async fn fence(guard: &Guard, transaction: &mut PgTransaction<'_>) -> Result
     let doing = || format!("fence a transaction by {}", guard.name());
     let engine = hold.core().engine.as_any();
     let Some(engine) = engine.and_then(|any| any.downcast_ref::<PostgresEngine>()) else {
-        let why = "the lock is not in a PostgreSQL database";
+        let why = "the lock is no row of a PostgreSQL database";
         return Err(Error::new(ErrorKind::Unsupported, doing(), why));
     };
     // Two tasks of this process would share the row: before the next one has the

@@ -77,7 +77,7 @@ impl Inspect for PostgresEngine {
     }
 }
 
-fn judge(row: &PgRow, label: &str) -> Vec<Finding> {
+pub(super) fn judge(row: &PgRow, label: &str) -> Vec<Finding> {
     let text = |number| column(row, number).unwrap_or_default();
     let what = format!("{label}: PostgreSQL {}", text(0));
     let mut findings = vec![finding(Severity::Fine, &what, "")];
@@ -114,7 +114,7 @@ fn judge(row: &PgRow, label: &str) -> Vec<Finding> {
     findings
 }
 
-fn finding(severity: Severity, what: &str, remedy: &str) -> Finding {
+pub(super) fn finding(severity: Severity, what: &str, remedy: &str) -> Finding {
     Finding {
         severity,
         what: what.into(),
@@ -163,7 +163,7 @@ impl Row {
     }
 }
 
-fn eviction(row: &PgRow) -> Option<Eviction> {
+pub(super) fn eviction(row: &PgRow) -> Option<Eviction> {
     Some(Eviction {
         token: Token::new(number(row, 0)?),
         owner: Owner::seen(column(row, 1)?, number(row, 2)?, column(row, 3)?),

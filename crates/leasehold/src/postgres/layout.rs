@@ -1,5 +1,6 @@
 //! The schema: what it is, whether it is there, and making it.
 
+use super::config::Mode;
 use super::pool::Pool;
 use super::text::{column, identifier, number, quoted};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,9 +20,12 @@ const PARTS: [&str; 5] = [
 ];
 
 /// Everything that the engine needs in a database, as SQL that may be run again.
-pub(super) fn script(schema: &str) -> String {
+pub(super) fn script(schema: &str, mode: Mode) -> String {
     let quoted = identifier(schema);
-    let whole = PARTS.join("\n");
+    let whole = match mode {
+        Mode::Lease => PARTS.join("\n"),
+        Mode::Session => include_str!("sql/advisory.sql").to_owned(),
+    };
     let whole = whole
         .replace(
             "if not exists leasehold;",
@@ -38,7 +42,7 @@ fn regclass(schema: &str) -> String {
 }
 
 /// Leaves the schema ready for use, making it if it is missing.
-pub(super) async fn prepare(pool: &Pool, schema: &str) -> Result<()> {
+pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<()> {
     let doing = || "connect".to_owned();
     let state = state(pool, schema).await?;
     if state.is_standby {
@@ -49,21 +53,38 @@ pub(super) async fn prepare(pool: &Pool, schema: &str) -> Result<()> {
         let why = "the server or the role is set to read only (default_transaction_read_only)";
         return Err(Error::new(ErrorKind::Denied, doing(), why).on(&*pool.label));
     }
-    if state.release < 120_000 {
+    let (oldest, what) = match mode {
+        Mode::Lease => (12, ""),
+        // It ends connections that are silent.
+        Mode::Session => (14, " for mode=session"),
+    };
+    if state.release < oldest * 10_000 {
         let release = state.release / 10_000;
-        let why = format!("PostgreSQL {release}; 12 or newer is needed");
+        let why = format!("PostgreSQL {release}; {oldest} or newer is needed{what}");
         return Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label));
     }
     if state.has_our_defaults {
         pool.trust_defaults();
     }
     if !state.has_tables {
-        make(pool, schema).await?;
+        make(pool, schema, mode).await?;
     }
-    let query = format!("select version from {}.meta", identifier(schema));
+    let meta = format!("{}.meta", identifier(schema));
+    // Where leases are rows there is no such column.
+    let query = format!("select m.version, to_jsonb(m) ->> 'mode' from {meta} m");
     let answer = pool.ask(&query, doing).await?;
-    let version: Option<u32> = answer.rows.first().and_then(|row| number(row, 0));
+    let row = answer.rows.first();
+    let version: Option<u32> = row.and_then(|row| number(row, 0));
+    let is_of_session = row.and_then(|row| column(row, 1)) == Some("session");
     let why = match version {
+        Some(_) if is_of_session != (mode == Mode::Session) => match is_of_session {
+            true => "the schema has locks of mode=session, which this session would not see: \
+                     write mode=session or name another schema"
+                .into(),
+            false => "the schema has locks of mode=lease, which mode=session would not see: \
+                      leave mode=session out or name another schema"
+                .into(),
+        },
         Some(VERSION) => return Ok(()),
         Some(newer) if newer > VERSION => {
             format!("layout version {newer} is newer than {VERSION}: update leasehold")
@@ -76,9 +97,9 @@ pub(super) async fn prepare(pool: &Pool, schema: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label))
 }
 
-async fn make(pool: &Pool, schema: &str) -> Result<()> {
+async fn make(pool: &Pool, schema: &str, mode: Mode) -> Result<()> {
     let doing = || "make the tables".to_owned();
-    match pool.ask(&script(schema), doing).await {
+    match pool.ask(&script(schema, mode), doing).await {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::Denied => {
             let why = format!(
@@ -137,11 +158,13 @@ mod tests {
 
     #[test]
     fn the_script_names_the_schema_everywhere() {
-        let script = script("a\"b");
-        assert!(!script.contains("leasehold."), "{script}");
-        assert!(script.contains("create schema if not exists \"a\"\"b\";"));
-        assert!(script.contains("nextval(E'\"a\"\"b\".token')"));
-        // The channel is no part of the schema.
-        assert!(script.contains("'leasehold_'"));
+        for mode in [Mode::Lease, Mode::Session] {
+            let script = script("a\"b", mode);
+            assert!(!script.contains("leasehold."), "{script}");
+            assert!(script.contains("create schema if not exists \"a\"\"b\";"));
+            assert!(script.contains("nextval(E'\"a\"\"b\".token')"));
+            // The channel is no part of the schema.
+            assert!(script.contains("'leasehold_'"));
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! that session through its own channel; a hand-over is two statements.
 //! The layout and every step are in `docs/stores/postgres.md`.
 
+mod advisory;
 mod answer;
 mod bare;
 mod claims;
@@ -20,6 +21,7 @@ mod inspect;
 mod layout;
 mod pool;
 mod renewal;
+mod route;
 mod text;
 mod waiting;
 
@@ -29,9 +31,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 pub use sqlx_postgres::{PgPool, PgTransaction};
 
+use self::advisory::AdvisoryEngine;
 use self::answer::strange;
 #[doc(hidden)]
-pub use self::bare::BarePostgres;
+pub use self::bare::{BareAdvisory, BarePostgres};
+use self::config::Mode;
 pub(crate) use self::config::{OPTIONS, PostgresConfig, Refusal, SCHEMES};
 use self::ears::Ears;
 pub use self::fence::fence;
@@ -70,11 +74,11 @@ pub async fn connect_with(pool: PgPool, options: &str) -> Result<Session> {
     let Store::Postgres(postgres) = &config.store else {
         return Err(Error::new(ErrorKind::Config, "connect", "not PostgreSQL"));
     };
-    let label = config::label(&pool.connect_options());
+    let label = config::label(&[(*pool.connect_options()).clone()]);
     let pool = Pool::of_user(pool, label);
-    let engine = PostgresEngine::start(pool, &postgres.schema).await?;
+    let engine = start(pool, postgres).await?;
     let (settings, label) = (config.settings, config.label);
-    Session::start(Arc::new(engine), "postgres", Clock::Boot, settings, label).await
+    Session::start(engine, "postgres", Clock::Boot, settings, label).await
 }
 
 /// What the engine needs in a database, as SQL for those who make tables by
@@ -84,12 +88,28 @@ pub async fn connect_with(pool: PgPool, options: &str) -> Result<Session> {
 /// `Config` if the URL is not one of PostgreSQL.
 pub fn schema(url: &str) -> Result<String> {
     match Config::parse(url)?.store {
-        Store::Postgres(config) => Ok(layout::script(&config.schema)),
+        Store::Postgres(config) => Ok(layout::script(&config.schema, config.mode)),
         _ => {
             let why = "only postgres: has tables to make by hand";
             Err(Error::new(ErrorKind::Config, "print the schema", why))
         }
     }
+}
+
+/// The engine of the mode that the URL names, connected.
+pub(crate) async fn connect(config: &PostgresConfig) -> Result<Arc<dyn Engine>> {
+    let pool = Pool::new(config.route(), config.connections, config.label());
+    start(pool, config).await
+}
+
+async fn start(pool: Pool, config: &PostgresConfig) -> Result<Arc<dyn Engine>> {
+    Ok(match config.mode {
+        Mode::Lease => Arc::new(PostgresEngine::start(pool, &config.schema).await?),
+        Mode::Session => {
+            let starting = AdvisoryEngine::start(pool, &config.schema, config.connections);
+            Arc::new(starting.await?)
+        }
+    })
 }
 
 /// Locks in a PostgreSQL database.
@@ -108,14 +128,14 @@ impl PostgresEngine {
     /// Connects, looks whether the server fits, and makes the tables if they are
     /// missing.
     pub(crate) async fn connect(config: &PostgresConfig) -> Result<Self> {
-        let pool = Pool::new(config.options(), config.connections, config.label());
+        let pool = Pool::new(config.route(), config.connections, config.label());
         Self::start(pool, &config.schema).await
     }
 
     async fn start(pool: Pool, schema: &str) -> Result<Self> {
-        layout::prepare(&pool, schema).await?;
+        layout::prepare(&pool, schema, Mode::Lease).await?;
         Ok(Self {
-            ears: Ears::new(pool.options()),
+            ears: Ears::new(pool.route()),
             inbox: Inbox::default(),
             schema: identifier(schema),
             server: Mutex::default(),
@@ -132,6 +152,19 @@ impl PostgresEngine {
         doing: impl Fn() -> String,
     ) -> Result<Answer> {
         let statement = format!("select * from {}.{function}({arguments})", self.schema);
+        self.pool.ask_in(lane, &statement, doing).await
+    }
+
+    /// Calls a function of our schema whose answer is read as one record, which
+    /// is less work for the server.
+    async fn call_for_record(
+        &self,
+        lane: Lane,
+        function: &str,
+        arguments: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let statement = format!("select {}.{function}({arguments})", self.schema);
         self.pool.ask_in(lane, &statement, doing).await
     }
 

@@ -1,11 +1,10 @@
 //! Requests, over a few connections. Each is one message and one transaction.
 
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sqlx_core::connection::ConnectOptions;
 use sqlx_core::error::Error as SqlxError;
 use sqlx_core::executor::Executor;
 use sqlx_core::raw_sql::raw_sql;
@@ -15,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::fault::{Cure, cure, fault};
 use super::lock;
+use super::route::Route;
 use crate::backoff;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::random::random_u64;
@@ -67,16 +67,16 @@ pub(super) enum Lane {
 
 /// Connections that we make.
 struct Own {
-    options: PgConnectOptions,
+    route: Arc<Route>,
     idle: Mutex<Vec<PgConnection>>,
     room: Semaphore,
 }
 
 impl Pool {
-    pub(super) fn new(options: PgConnectOptions, connections: usize, label: String) -> Self {
+    pub(super) fn new(route: Route, connections: usize, label: String) -> Self {
         Self {
             own: Own {
-                options,
+                route: Arc::new(route),
                 idle: Mutex::default(),
                 room: Semaphore::new(connections),
             },
@@ -87,10 +87,10 @@ impl Pool {
     }
 
     pub(super) fn of_user(pool: PgPool, label: String) -> Self {
-        let options = (*pool.connect_options()).clone();
+        let route = Route::new(vec![(*pool.connect_options()).clone()]);
         Self {
             users: Some(pool),
-            ..Self::new(options, 1, label)
+            ..Self::new(route, 1, label)
         }
     }
 
@@ -102,7 +102,11 @@ impl Pool {
 
     /// How to make a connection beside the pool's.
     pub(super) fn options(&self) -> PgConnectOptions {
-        self.own.options.clone()
+        self.own.route.options()
+    }
+
+    pub(super) fn route(&self) -> Arc<Route> {
+        self.own.route.clone()
     }
 
     /// Makes a request, and makes it again where that may help. It must be one
@@ -233,7 +237,7 @@ impl Own {
         let failed = |error| Trouble::Failed { error, is_new };
         let mut connection = match idle {
             Some(connection) => connection,
-            None => self.options.connect().await.map_err(failed)?,
+            None => self.route.connect().await.map_err(failed)?,
         };
         let answer = connection.fetch_all(raw_sql(AssertSqlSafe(text))).await;
         // Without a whole answer nobody knows what still comes over it: it is

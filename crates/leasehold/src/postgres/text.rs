@@ -73,6 +73,23 @@ pub(super) fn number<T: std::str::FromStr>(row: &PgRow, column_number: usize) ->
     column(row, column_number)?.parse().ok()
 }
 
+/// The fields of an answer that came as one record, `(held,32,,)`: what our
+/// functions say has no comma in it.
+pub(super) fn record(row: &PgRow) -> Vec<Option<&str>> {
+    fields(column(row, 0).unwrap_or_default())
+}
+
+fn fields(text: &str) -> Vec<Option<&str>> {
+    let inside = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
+    let fields = inside.unwrap_or(text).split(',');
+    fields.map(|f| (!f.is_empty()).then_some(f)).collect()
+}
+
+/// A number in a field.
+pub(super) fn parsed<T: std::str::FromStr>(fields: &[Option<&str>], at: usize) -> Option<T> {
+    fields.get(at).copied().flatten()?.parse().ok()
+}
+
 /// Reads a uuid.
 pub(super) fn bits(text: &str) -> Option<u128> {
     let digits: String = text.chars().filter(|&c| c != '-').collect();
@@ -107,6 +124,18 @@ mod tests {
         let text = "00000000-0000-0000-0000-000000000007";
         assert_eq!(bits(text), Some(7));
         assert_eq!(bits("7"), None);
+    }
+
+    #[test]
+    fn a_record_has_fields() {
+        assert_eq!(
+            fields("(held,32,,)"),
+            [Some("held"), Some("32"), None, None]
+        );
+        assert_eq!(fields("removed"), [Some("removed")]);
+        assert_eq!(parsed::<u64>(&fields("(a,7)"), 1), Some(7));
+        assert_eq!(parsed::<u64>(&fields("(a,7)"), 2), None);
+        assert_eq!(fields(""), [None]);
     }
 
     #[test]

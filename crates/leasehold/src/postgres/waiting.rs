@@ -79,7 +79,7 @@ async fn ask(engine: &PostgresEngine, mine: &Mine, order: u64, function: &str) -
         ticket(mine.claim.id)
     );
     let answer = engine
-        .call(Lane::InLine, function, &arguments, || doing(mine))
+        .call_for_record(Lane::InLine, function, &arguments, || doing(mine))
         .await?;
     Answer::read(&answer.rows).ok_or_else(|| strange(doing(mine), &engine.pool.label))
 }

@@ -7,6 +7,11 @@ use crate::Started;
 use crate::postgres::Postgres;
 
 pub(crate) static PLAIN: Pool = Pool::new(&[]);
+pub(crate) static SESSION: Pool = Pool {
+    settings: &["default_transaction_isolation=serializable"],
+    is_of_session: true,
+    server: Mutex::new(None),
+};
 pub(crate) static REPEATABLE_READ: Pool =
     Pool::new(&["default_transaction_isolation=repeatable read"]);
 pub(crate) static SERIALIZABLE: Pool = Pool::new(&["default_transaction_isolation=serializable"]);
@@ -21,6 +26,8 @@ static ENDED: Condvar = Condvar::new();
 /// A server with these settings, once it is asked for.
 pub(crate) struct Pool {
     settings: &'static [&'static str],
+    /// Whether locks are of `mode=session`.
+    is_of_session: bool,
     server: Mutex<Option<Server>>,
 }
 
@@ -42,6 +49,7 @@ impl Pool {
     const fn new(settings: &'static [&'static str]) -> Self {
         Self {
             settings,
+            is_of_session: false,
             server: Mutex::new(None),
         }
     }
@@ -63,8 +71,14 @@ impl Pool {
         let schema = server.waiting.pop();
         let schema = match schema {
             Some(schema) => {
-                let tables = ["claim", "session", "eviction"];
-                let tables = tables.map(|table| format!("schema{schema}.{table}"));
+                let tables = match self.is_of_session {
+                    true => &["line", "note", "eviction"],
+                    false => &["claim", "session", "eviction"],
+                };
+                let tables: Vec<_> = tables
+                    .iter()
+                    .map(|table| format!("schema{schema}.{table}"))
+                    .collect();
                 let wipe = format!("truncate {}", tables.join(", "));
                 server.postgres.sql(&wipe);
                 schema
@@ -74,8 +88,13 @@ impl Pool {
                 server.made
             }
         };
+        let mode = match self.is_of_session {
+            // One case waits for a hundred names in one session.
+            true => "&mode=session&connections=120",
+            false => "",
+        };
         Started {
-            url: format!("{}?schema=schema{schema}", server.postgres.url()),
+            url: format!("{}?schema=schema{schema}{mode}", server.postgres.url()),
             _server: Some(Box::new(Taken { pool: self, schema })),
         }
     }
@@ -97,7 +116,7 @@ impl Drop for Taken {
 
 /// Ends all servers: statics are never dropped.
 pub(crate) fn end() {
-    for pool in [&PLAIN, &REPEATABLE_READ, &SERIALIZABLE] {
+    for pool in [&PLAIN, &REPEATABLE_READ, &SERIALIZABLE, &SESSION] {
         pool.server.lock().expect("no case panics with it").take();
     }
 }

@@ -2,7 +2,7 @@
 
 use leasehold::ErrorKind;
 
-use super::server::{Postgres, command};
+use super::server::Postgres;
 use super::{heard, lock, postgres, session, wait_for_lock};
 
 async fn refusal(url: &str) -> (ErrorKind, String) {
@@ -14,28 +14,35 @@ async fn refusal(url: &str) -> (ErrorKind, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_without_the_right_to_make_tables_needs_somebody_who_has_it() {
-    let Some((_folder, server)) = postgres(&[]) else {
+    let Some((_folder, mut server)) = postgres(&[]) else {
         return;
     };
     server.sql("create role app login");
-    let url = server.url_as("app");
-    let (kind, text) = refusal(&url).await;
-    assert_eq!(kind, ErrorKind::Denied, "{text}");
-    assert!(text.contains("`leasehold schema`"), "{text}");
-    server.sql(&leasehold::postgres::schema(&url).unwrap());
-    let (kind, text) = refusal(&url).await;
-    assert_eq!(kind, ErrorKind::Denied, "{text}");
-    server.sql(
-        "grant usage on schema leasehold to app; \
-         grant usage on sequence leasehold.token to app; \
-         grant select, insert, update, delete on all tables in schema leasehold to app",
-    );
-    let (one, other) = (session(&url, "").await, session(&url, "").await);
-    let guard = lock(&one, "a").await;
-    let waiting = wait_for_lock(&other, "a");
-    guard.release().await.unwrap();
-    heard(waiting).await.release().await.unwrap();
-    one.close().await;
+    for (schema, mode) in [("of_lease", "lease"), ("of_session", "session")] {
+        let options = format!("schema={schema}&mode={mode}&ttl=5s");
+        let url = format!("{}?{options}", server.url_as("app"));
+        let (kind, text) = refusal(&url).await;
+        assert_eq!(kind, ErrorKind::Denied, "{text}");
+        assert!(text.contains("`leasehold schema`"), "{text}");
+        server.sql(&leasehold::postgres::schema(&url).unwrap());
+        let (kind, text) = refusal(&url).await;
+        assert_eq!(kind, ErrorKind::Denied, "{text}");
+        server.sql(&format!(
+            "grant usage on schema {schema} to app; \
+             grant usage, select, update on sequence {schema}.token to app; \
+             grant select, insert, update, delete on all tables in schema {schema} to app"
+        ));
+        let url = server.url_as("app");
+        let (one, other) = (session(&url, &options).await, session(&url, &options).await);
+        let guard = lock(&one, "a").await;
+        let waiting = wait_for_lock(&other, "a");
+        guard.release().await.unwrap();
+        heard(waiting).await.release().await.unwrap();
+        // It is another server then, and the counter is lifted.
+        server.restart();
+        lock(&other, "a").await.release().await.unwrap();
+        one.close().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,25 +110,7 @@ async fn a_standby_is_refused_and_takes_over_when_it_is_promoted() {
     };
     let one = session(&server.url(), "ttl=20s").await;
     let guard = lock(&one, "a").await;
-    let data = folder.path().join("standby");
-    std::fs::create_dir(&data).unwrap();
-    super::server::hand_over(&data);
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(&data, mode).unwrap();
-    let mut backup = command(super::server::program("pg_basebackup").unwrap());
-    backup.args([
-        "-R",
-        "-X",
-        "stream",
-        "-c",
-        "fast",
-        "-d",
-        &server.url(),
-        "-D",
-    ]);
-    let status = backup.arg(&data).status().unwrap();
-    assert!(status.success());
-    let standby = Postgres::start_on(data, Vec::new());
+    let standby = super::hosts::standby_of(&server, folder.path());
     let (kind, text) = refusal(&standby.url()).await;
     assert_eq!(kind, ErrorKind::Config);
     assert!(text.contains("standby"), "{text}");

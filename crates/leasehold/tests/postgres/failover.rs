@@ -4,11 +4,16 @@ use super::server::Postgres;
 use super::{lock, postgres, session};
 
 /// As it looks after a failover to a standby that had not got everything: this
-/// SQL undoes what it lacks.
+/// SQL undoes what it lacks. The connections for requests have ended, as they do,
+/// but that is found out only by the next request.
 fn fail_over(server: &Postgres, undone: &str) {
     server.sql(&format!(
         "update leasehold.meta set server = 'another'; {undone}"
     ));
+    server.sql(
+        "select pg_terminate_backend(pid, 10000) from pg_stat_activity \
+         where application_name = 'leasehold' and query like '%\"leasehold\".%'",
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

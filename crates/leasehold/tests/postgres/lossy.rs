@@ -161,3 +161,39 @@ async fn a_request_that_comes_after_it_was_given_up_comes_too_late() {
     lock(&far, "ledger").await.release().await.unwrap();
     queue_of(&inspector, "ledger", 0).await;
 }
+
+/// A connection that breaks is a loss where locks belong to connections; what it
+/// had is free, at the latest after the ttl, and the session goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_locks_belong_to_connections_a_lost_request_leaves_nothing_held() {
+    let Some((_folder, server)) = postgres(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    let options = "mode=session&ttl=3s&sslmode=disable";
+    let far = super::session(&way.url(), options).await;
+    let near = super::session(&server.url(), options).await;
+    let inspector = inspector(&format!("{}?mode=session", server.url())).await;
+    for fault in FAULTS {
+        let what = format!("{fault:?}");
+        way.arm(".take(", fault);
+        let guard = lock(&far, &what).await;
+        way.fired().await;
+        assert!(near.mutex(&what).try_lock().await.unwrap().is_none());
+        way.arm("pg_advisory_unlock(", fault);
+        // It may be lost before it is known to be given back.
+        let _ = guard.release().await;
+        way.fired().await;
+        let guard = lock(&near, &what).await;
+        way.arm(".wait_for(", fault);
+        let waiting = wait_for_lock(&far, &what);
+        way.fired().await;
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let guard = heard(waiting).await;
+        assert!(guard.token() > token);
+        guard.check().unwrap();
+        let _ = guard.release().await;
+        queue_of(&inspector, &what, 0).await;
+    }
+}

@@ -8,11 +8,13 @@
 mod server;
 
 mod access;
+mod advisory;
 mod cost;
 mod defaults;
 mod failover;
 mod faults;
 mod fence;
+mod hosts;
 mod load;
 mod lossy;
 mod pooler;

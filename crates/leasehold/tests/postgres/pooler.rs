@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Child;
 
+use leasehold::ErrorKind;
 use leasehold::engine::Severity;
 
 use super::server::{Postgres, command, free_port, hand_over, must_skip, wait_for};
@@ -16,8 +17,13 @@ struct Pooler {
 
 impl Pooler {
     fn start(folder: &Path, server: &Postgres) -> Self {
+        Self::start_ignoring(folder, server, "extra_float_digits")
+    }
+
+    /// One that takes connections that bring these settings along.
+    fn start_ignoring(folder: &Path, server: &Postgres, settings: &str) -> Self {
         let port = free_port();
-        let own = folder.join("pooler");
+        let own = folder.join(format!("pooler-{port}"));
         std::fs::create_dir(&own).unwrap();
         let (users, config) = (own.join("users"), own.join("config"));
         std::fs::write(&users, "\"u\" \"\"\n").unwrap();
@@ -26,7 +32,7 @@ impl Pooler {
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
              auth_type = trust\nauth_file = {}\npool_mode = transaction\n\
              default_pool_size = 3\nmax_client_conn = 200\nlogfile = {}\n\
-             ignore_startup_parameters = extra_float_digits\n",
+             ignore_startup_parameters = {settings}\n",
             server.port,
             users.display(),
             own.join("log").display(),
@@ -94,4 +100,29 @@ async fn locks_work_behind_a_pooler_and_doctor_says_what_does_not() {
         .iter()
         .any(|finding| finding.what.contains("LISTEN"));
     assert!(!is_warned, "{findings:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_that_belong_to_connections_are_refused_behind_a_pooler() {
+    if must_skip(lacks_pgbouncer()) {
+        return;
+    }
+    let Some((folder, server)) = postgres(&[]) else {
+        return;
+    };
+    // The one refuses what a connection of ours brings along, the other drops it.
+    for settings in ["extra_float_digits", "extra_float_digits,options"] {
+        let pooler = Pooler::start_ignoring(folder.path(), &server, settings);
+        let url = format!("{}?mode=session", pooler.url());
+        let error = leasehold::connect(&url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("pooler"), "{error}");
+        let findings = inspector(&url).await.examine().await.unwrap();
+        let told = findings
+            .iter()
+            .find(|finding| finding.what.contains("pooler"));
+        assert_eq!(told.unwrap().severity, Severity::Unfit, "{findings:?}");
+    }
+    let direct = session(&server.url(), "mode=session").await;
+    lock(&direct, "ledger").await.release().await.unwrap();
 }

@@ -1,6 +1,8 @@
 //! `leasehold bench --url postgres://…`: ours and bare updates of one row through
 //! the same client and pool, in turns on a server that somebody else started.
 
+mod session;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +31,9 @@ pub(crate) async fn bench(
     report: &mut Report,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<(), Failure> {
+    if session::is_meant(&setting.url) {
+        return session::bench(setting, scratch, report, wanted).await;
+    }
     if wanted("one task") {
         one_task(setting, report).await?;
     }

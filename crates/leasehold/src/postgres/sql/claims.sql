@@ -12,13 +12,16 @@ declare
     v_used bigint;
     v_other bigint;
     v_mine bigint;
+    v_is_alone boolean;
 begin
-    perform leasehold.prove();
-    if not p_waits and leasehold.is_busy(p_name, p_ticket, p_capacity, p_weight) then
-        answer := 'busy';
-        return;
+    if not p_waits then
+        perform leasehold.prove();
+        if leasehold.is_busy(p_name, p_ticket, p_capacity, p_weight) then
+            answer := 'busy';
+            return;
+        end if;
     end if;
-    perform leasehold.take(p_name);
+    v_is_alone := leasehold.take(p_name);
     for v_round in 1..2 loop
         select s.expires > clock_timestamp(), s.epoch, q.used, q.other, q.mine
         into v_is_alive, number, v_used, v_other, v_mine
@@ -156,9 +159,10 @@ create or replace function leasehold.withdraw(
 declare
     v_place bigint := p_place;
     v_weight bigint;
+    v_is_alone boolean;
 begin
     answer := 'absent';
-    perform leasehold.take(p_name);
+    v_is_alone := leasehold.take(p_name);
     if p_callback is not null then
         update leasehold.session set epoch = epoch + 1
         where id = p_callback returning epoch into number;

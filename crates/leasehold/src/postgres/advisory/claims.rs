@@ -1,0 +1,341 @@
+//! Taking, waiting and giving back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx_postgres::PgRow;
+use tokio::time::timeout;
+
+use super::super::fault::fault;
+use super::super::text::{number, quoted};
+use super::line::Line;
+use super::open::{Mine, OpenLease, Place, Side};
+use super::{AdvisoryEngine, LIMIT};
+use crate::engine::{ClaimRef, Standing, Ticket, Watch, Withdrawn};
+use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::fence::Token;
+use crate::name::Name;
+
+/// How long a wait may take before it is looked where it stands.
+const GRACE: Duration = Duration::from_millis(5);
+/// How long the news may take that a side connection has the lock.
+const NEWS: Duration = Duration::from_secs(2);
+/// How often a wait is looked after, in case its connection is dead and nobody
+/// says so.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often somebody tries who is in nobody's line.
+const LOOK_OUTSIDE: Duration = Duration::from_millis(50);
+
+/// Takes the lock, or a place in the server's line.
+pub(super) async fn enqueue(engine: &AdvisoryEngine, ticket: &Ticket) -> Result<Standing> {
+    if ticket.capacity != 1 {
+        let why = "mode=session has no readers, writers or permits; mode=lease has";
+        return Err(engine.refusal(ErrorKind::Unsupported, doing(&ticket.claim.name), why));
+    }
+    let Some(open) = engine.lease(ticket.lease) else {
+        return Ok(Standing::Gone);
+    };
+    let mine = open.admit(ticket);
+    match mine.place() {
+        Place::OnMain { token } | Place::OnSide { token, .. } => return Ok(held(token)),
+        Place::Leaving(_) => return Ok(Standing::Gone),
+        Place::Waiting(side) => return stand(engine, &open, &mine, &side).await,
+        Place::Refused | Place::Outside => return Ok(waiting(1)),
+        Place::New | Place::Asked => {}
+    }
+    let name = &ticket.claim.name;
+    let is_asked = matches!(mine.place(), Place::Asked);
+    if ticket.waits && !is_asked && open.is_hot(name) && open.has_idle() {
+        return line_up(engine, &open, &mine).await;
+    }
+    let can_ask = open.enter_main(&ticket.claim);
+    if can_ask && let Some(token) = take(engine, &open, &mine).await? {
+        return Ok(held(token));
+    }
+    if !ticket.waits {
+        open.forget(&ticket.claim);
+        return Ok(Standing::Busy);
+    }
+    if can_ask && !open.has_idle() {
+        // The answer does not wait for a new connection.
+        mine.is_at(Place::Refused);
+        return Ok(waiting(1));
+    }
+    line_up(engine, &open, &mine).await
+}
+
+/// Tries on the main connection, which must have been entered.
+async fn take(engine: &AdvisoryEngine, open: &OpenLease, mine: &Mine) -> Result<Option<u64>> {
+    let name = &mine.claim.name;
+    if let Place::Asked = mine.place() {
+        // It may have been granted without our knowing, and would be again.
+        ask(engine, &open.main, unlock(&open.main, name), name).await?;
+    }
+    mine.is_at(Place::Asked);
+    let (schema, name_text) = (&engine.schema, quoted(name.as_str()));
+    let text = format!("select {schema}.take({name_text}, {})", open.main.pid);
+    let rows = ask(engine, &open.main, text, name).await?;
+    let token = rows.first().and_then(|row| number(row, 0));
+    match token {
+        Some(token) => mine.is_at(Place::OnMain { token }),
+        None => {
+            mine.is_at(Place::New);
+            open.leave_main(&mine.claim);
+        }
+    }
+    Ok(token)
+}
+
+/// Waits on a side connection, if there is one.
+async fn line_up(engine: &AdvisoryEngine, open: &OpenLease, mine: &Mine) -> Result<Standing> {
+    let Some((room, idle)) = open.aside() else {
+        mine.is_at(Place::Outside);
+        return Ok(waiting(1));
+    };
+    let line = match idle {
+        Some(line) => line,
+        None => match engine
+            .enlist(open.lease, &open.owner, Some(&open.watcher))
+            .await
+        {
+            Ok((line, _)) => {
+                let line = Arc::new(line);
+                open.add_aside(&line);
+                line
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no connection to wait on; looking now and then");
+                mine.is_at(Place::Outside);
+                return Ok(waiting(1));
+            }
+        },
+    };
+    let side = OpenLease::side(line.clone(), room);
+    let text = format!(
+        "select {}.wait_for({}, {}, {})",
+        engine.schema,
+        quoted(mine.claim.name.as_str()),
+        line.pid,
+        open.main.key,
+    );
+    mine.is_at(Place::Waiting(side.clone()));
+    *mine.waiting.lock().await = Some(Box::pin(async move { line.run(text).await }));
+    if let Ok(standing) = timeout(GRACE, hear(engine, open, mine, &side)).await {
+        open.learn_heat(&mine.claim.name, false);
+        return standing;
+    }
+    open.learn_heat(&mine.claim.name, true);
+    stand(engine, open, mine, &side).await
+}
+
+/// Where a claim stands that has a side connection, as the server sees it.
+async fn stand(
+    engine: &AdvisoryEngine,
+    open: &OpenLease,
+    mine: &Mine,
+    side: &Arc<Side>,
+) -> Result<Standing> {
+    let name = &mine.claim.name;
+    let looking = async {
+        loop {
+            let text = format!(
+                "select * from {}.look({}, {})",
+                engine.schema,
+                quoted(name.as_str()),
+                side.line.pid
+            );
+            let rows = ask(engine, &open.main, text, name).await?;
+            let Some(row) = rows.first() else {
+                // Its request is still on its way.
+                tokio::time::sleep(GRACE).await;
+                continue;
+            };
+            let ahead = number(row, 1).unwrap_or(1);
+            match super::super::text::column(row, 0) {
+                Some("t") => std::future::pending().await,
+                _ => return Ok(waiting(ahead)),
+            }
+        }
+    };
+    let both = async {
+        tokio::select! {
+            biased;
+            standing = hear(engine, open, mine, side) => standing,
+            standing = looking => standing,
+        }
+    };
+    match timeout(NEWS, both).await {
+        Ok(standing) => standing,
+        // It has the lock, or lost its place, and we do not hear of it.
+        Err(_) => {
+            finish(engine, std::slice::from_ref(&side.line)).await?;
+            open.forget(&mine.claim);
+            Ok(Standing::Gone)
+        }
+    }
+}
+
+/// Waits for the answer of a side connection.
+///
+/// # Cancel safety
+/// The request goes on, and its answer is kept.
+async fn hear(
+    engine: &AdvisoryEngine,
+    open: &OpenLease,
+    mine: &Mine,
+    side: &Arc<Side>,
+) -> Result<Standing> {
+    let mut waiting = mine.waiting.lock().await;
+    let Some(request) = waiting.as_mut() else {
+        return Ok(mine.token().map_or(Standing::Gone, held));
+    };
+    let answer = request.await;
+    *waiting = None;
+    let name = &mine.claim.name;
+    let token = match answer {
+        Ok(rows) => rows.first().and_then(|row| number(row, 0)),
+        Err(error) => {
+            tracing::debug!(%error, "a wait was ended");
+            None
+        }
+    };
+    let Some(token) = token else {
+        // Without a token nobody knows whether it holds anything.
+        let _ = finish(engine, std::slice::from_ref(&side.line)).await;
+        open.forget(&mine.claim);
+        return Ok(Standing::Gone);
+    };
+    if !open.is_granted(mine, side, token, false) {
+        ask(engine, &side.line, "select 1".into(), name).await?;
+        open.is_granted(mine, side, token, true);
+    }
+    Ok(held(token))
+}
+
+/// Waits until the claim's standing may have changed.
+pub(super) async fn wait(engine: &AdvisoryEngine, ticket: &Ticket) -> Result<Standing> {
+    let Some(open) = engine.lease(ticket.lease) else {
+        return Ok(Standing::Gone);
+    };
+    let Some(mine) = open.claim(ticket.claim.id) else {
+        return Ok(Standing::Gone);
+    };
+    match mine.place() {
+        Place::OnMain { token } | Place::OnSide { token, .. } => Ok(held(token)),
+        Place::New | Place::Leaving(_) => Ok(Standing::Gone),
+        Place::Asked => Ok(Standing::MayBeFree),
+        Place::Waiting(side) => match timeout(LOOK, hear(engine, &open, &mine, &side)).await {
+            Ok(standing) => standing,
+            Err(_) => stand(engine, &open, &mine, &side).await,
+        },
+        Place::Refused => line_up(engine, &open, &mine).await,
+        Place::Outside => {
+            tokio::time::sleep(LOOK_OUTSIDE).await;
+            if open.enter_main(&mine.claim)
+                && let Some(token) = take(engine, &open, &mine).await?
+            {
+                return Ok(held(token));
+            }
+            line_up(engine, &open, &mine).await
+        }
+    }
+}
+
+/// Gives a claim of ours back, or its place in the line.
+pub(super) async fn withdraw(engine: &AdvisoryEngine, claim: &ClaimRef) -> Result<Withdrawn> {
+    let found = engine.open_leases().into_iter().find_map(|open| {
+        let mine = open.claim(claim.id)?;
+        Some((open, mine))
+    });
+    let Some((open, mine)) = found else {
+        return Ok(Withdrawn::Absent);
+    };
+    let is_removed = match mine.leaves() {
+        Place::New | Place::Refused | Place::Outside => false,
+        Place::Asked | Place::OnMain { .. } | Place::Leaving(None) => {
+            give_back(engine, &open.main, &claim.name).await?
+        }
+        Place::OnSide { side, .. } => {
+            let is_removed = give_back(engine, &side.line, &claim.name).await?;
+            open.keep(side.line.clone());
+            is_removed
+        }
+        Place::Waiting(side) | Place::Leaving(Some(side)) => {
+            mine.waiting.lock().await.take();
+            finish(engine, std::slice::from_ref(&side.line)).await?;
+            true
+        }
+    };
+    open.forget(claim);
+    Ok(match is_removed {
+        true => Withdrawn::Removed,
+        false => Withdrawn::Absent,
+    })
+}
+
+async fn give_back(engine: &AdvisoryEngine, line: &Arc<Line>, name: &Name) -> Result<bool> {
+    match line.run(unlock(line, name)).await {
+        Ok(rows) => Ok(rows
+            .first()
+            .is_some_and(|row| super::super::text::column(row, 0) == Some("t"))),
+        // What the connection held goes with it, once the server knows.
+        Err(_) if line.is_broken() => {
+            finish(engine, std::slice::from_ref(line)).await?;
+            Ok(true)
+        }
+        Err(error) => Err(fault(error, doing(name), &engine.pool.label)),
+    }
+}
+
+/// Lets the server end these connections, over another one.
+pub(super) async fn finish(engine: &AdvisoryEngine, lines: &[Arc<Line>]) -> Result<()> {
+    use super::super::pool::Lane;
+    use super::super::text::array;
+    let text = format!(
+        "select {}.finish({}, {})",
+        engine.schema,
+        array("integer", lines.iter().map(|line| line.pid.to_string())),
+        array("bigint", lines.iter().map(|line| line.key.to_string())),
+    );
+    let ending = engine
+        .pool
+        .ask_in(Lane::AtOnce, &text, || "end a wait".into());
+    ending.await.map(drop)
+}
+
+/// Without a call of our function `key`, which the server would read each time.
+fn unlock(line: &Line, name: &Name) -> String {
+    let (name, seed) = (quoted(name.as_str()), line.seed);
+    format!("select pg_advisory_unlock(hashtextextended({name} collate \"C\", {seed}))")
+}
+
+async fn ask(
+    engine: &AdvisoryEngine,
+    line: &Line,
+    text: String,
+    name: &Name,
+) -> Result<Vec<PgRow>> {
+    let failed = |error| fault(error, doing(name), &engine.pool.label);
+    match timeout(LIMIT, line.run(text)).await {
+        Ok(answer) => answer.map_err(failed),
+        Err(_) => {
+            let why = "the server does not answer";
+            let error = Error::new(ErrorKind::Unavailable, doing(name), why);
+            Err(error.on(&*engine.pool.label).effect_is(Effect::Unknown))
+        }
+    }
+}
+
+fn held(token: u64) -> Standing {
+    let token = Token::new(token);
+    Standing::Held { token }
+}
+
+fn waiting(ahead: u32) -> Standing {
+    let watch = Watch::Any;
+    Standing::Waiting { watch, ahead }
+}
+
+fn doing(name: &Name) -> String {
+    format!("lock {name}")
+}

@@ -1,0 +1,345 @@
+//! A session's lease: its main connection, its side connections, and what they
+//! hold.
+
+use std::collections::{HashMap, HashSet};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll};
+
+use futures_util::task::AtomicWaker;
+use sqlx_core::error::Error as SqlxError;
+use sqlx_postgres::PgRow;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::super::lock;
+use super::line::{Line, News};
+use crate::clock::{Moment, boot_time};
+use crate::engine::{ClaimRef, Lease, Owner, Ticket, TicketId};
+use crate::name::Name;
+
+/// How many names are remembered that were waited for.
+const MOST_HOT: usize = 1024;
+
+/// A lease of ours.
+#[derive(Debug)]
+pub(super) struct OpenLease {
+    pub(super) lease: Lease,
+    pub(super) owner: Owner,
+    pub(super) main: Arc<Line>,
+    pub(super) watcher: Arc<AtomicWaker>,
+    room: Arc<Semaphore>,
+    idle: Mutex<Vec<Arc<Line>>>,
+    /// All side connections that there are.
+    aside: Mutex<Vec<Weak<Line>>>,
+    state: Mutex<State>,
+    is_closed: AtomicBool,
+    /// Somebody said that a claim was broken.
+    pub(super) is_doubted: AtomicBool,
+    /// What people asked for and have not got yet.
+    pub(super) inquiries: Mutex<Vec<Inquiry>>,
+}
+
+#[derive(Debug)]
+struct State {
+    claims: HashMap<TicketId, Arc<Mine>>,
+    /// What the main connection has, or may have, and for which claim.
+    on_main: HashMap<Name, TicketId>,
+    /// Names that were waited for of late.
+    hot: HashSet<Name>,
+    /// The last token that had been drawn when the lease was last renewed.
+    renewed: u64,
+}
+
+/// Somebody wants to know what we hold.
+#[derive(Debug, Clone)]
+pub(super) struct Inquiry {
+    /// A uuid.
+    pub(super) request: String,
+    pub(super) name: Option<String>,
+}
+
+/// A claim of ours, from before it is asked for until it is withdrawn.
+pub(super) struct Mine {
+    pub(super) claim: ClaimRef,
+    pub(super) holder: u64,
+    pub(super) label: Option<Arc<str>>,
+    pub(super) since: Moment,
+    place: Mutex<Place>,
+    /// The request that waits. It stays when nobody listens to it for a while.
+    pub(super) waiting: tokio::sync::Mutex<Option<Waiting>>,
+}
+
+pub(super) type Waiting = Pin<Box<dyn Future<Output = Result<Vec<PgRow>, SqlxError>> + Send>>;
+
+/// Where a claim is.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    /// Nowhere yet.
+    New,
+    /// Asked for on the main connection, without an answer so far.
+    Asked,
+    /// Somebody else has it, and it is not in the line yet.
+    Refused,
+    /// All side connections are in use, and so it is in nobody's line.
+    Outside,
+    /// A side connection waits for it.
+    Waiting(Arc<Side>),
+    OnMain {
+        token: u64,
+    },
+    OnSide {
+        side: Arc<Side>,
+        token: u64,
+    },
+    /// Being withdrawn: neither renewed nor missed.
+    Leaving(Option<Arc<Side>>),
+}
+
+/// A side connection in use.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) line: Arc<Line>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Mine {
+    pub(super) fn place(&self) -> Place {
+        lock(&self.place).clone()
+    }
+
+    pub(super) fn is_at(&self, place: Place) {
+        *lock(&self.place) = place;
+    }
+
+    /// From here on it counts as neither held nor missed. Says where it was.
+    pub(super) fn leaves(&self) -> Place {
+        let mut place = lock(&self.place);
+        let side = match &*place {
+            Place::Waiting(side) | Place::OnSide { side, .. } => Some(side.clone()),
+            Place::Leaving(_) => return place.clone(),
+            _ => None,
+        };
+        std::mem::replace(&mut *place, Place::Leaving(side))
+    }
+
+    pub(super) fn token(&self) -> Option<u64> {
+        match *lock(&self.place) {
+            Place::OnMain { token } | Place::OnSide { token, .. } => Some(token),
+            _ => None,
+        }
+    }
+
+    /// The side connection that holds it, and with which token.
+    pub(super) fn held_aside(&self) -> Option<(Arc<Side>, u64)> {
+        match &*lock(&self.place) {
+            Place::OnSide { side, token } => Some((side.clone(), *token)),
+            _ => None,
+        }
+    }
+}
+
+impl OpenLease {
+    pub(super) fn new(
+        lease: Lease,
+        owner: Owner,
+        main: Line,
+        watcher: Arc<AtomicWaker>,
+        most_aside: usize,
+        last: u64,
+    ) -> Self {
+        Self {
+            lease,
+            owner,
+            main: Arc::new(main),
+            watcher,
+            room: Arc::new(Semaphore::new(most_aside)),
+            idle: Mutex::default(),
+            aside: Mutex::default(),
+            state: Mutex::new(State {
+                claims: HashMap::new(),
+                on_main: HashMap::new(),
+                hot: HashSet::new(),
+                renewed: last,
+            }),
+            is_closed: AtomicBool::new(false),
+            is_doubted: AtomicBool::new(false),
+            inquiries: Mutex::default(),
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// The claim of this ticket, made known before it is asked for.
+    pub(super) fn admit(&self, ticket: &Ticket) -> Arc<Mine> {
+        let made = || {
+            Arc::new(Mine {
+                claim: ticket.claim.clone(),
+                holder: ticket.holder,
+                label: ticket.label.clone(),
+                since: boot_time(),
+                place: Mutex::new(Place::New),
+                waiting: tokio::sync::Mutex::default(),
+            })
+        };
+        let mut state = lock(&self.state);
+        let claims = &mut state.claims;
+        claims.entry(ticket.claim.id).or_insert_with(made).clone()
+    }
+
+    pub(super) fn claim(&self, id: TicketId) -> Option<Arc<Mine>> {
+        lock(&self.state).claims.get(&id).cloned()
+    }
+
+    pub(super) fn claims(&self) -> Vec<Arc<Mine>> {
+        lock(&self.state).claims.values().cloned().collect()
+    }
+
+    pub(super) fn forget(&self, claim: &ClaimRef) {
+        let mut state = lock(&self.state);
+        state.claims.remove(&claim.id);
+        if state.on_main.get(&claim.name) == Some(&claim.id) {
+            state.on_main.remove(&claim.name);
+        }
+    }
+
+    /// Whether the main connection may be asked for this claim: it has no other
+    /// of that name.
+    pub(super) fn enter_main(&self, claim: &ClaimRef) -> bool {
+        let mut state = lock(&self.state);
+        let id = *state.on_main.entry(claim.name.clone()).or_insert(claim.id);
+        id == claim.id
+    }
+
+    pub(super) fn leave_main(&self, claim: &ClaimRef) {
+        let mut state = lock(&self.state);
+        if state.on_main.get(&claim.name) == Some(&claim.id) {
+            state.on_main.remove(&claim.name);
+        }
+    }
+
+    pub(super) fn is_hot(&self, name: &Name) -> bool {
+        lock(&self.state).hot.contains(name)
+    }
+
+    /// Notes whether a name had to be waited for.
+    pub(super) fn learn_heat(&self, name: &Name, is_hot: bool) {
+        let hot = &mut lock(&self.state).hot;
+        if !is_hot {
+            hot.remove(name);
+        } else if hot.len() < MOST_HOT {
+            hot.insert(name.clone());
+        }
+    }
+
+    /// Whether a wait needs no new connection.
+    pub(super) fn has_idle(&self) -> bool {
+        lock(&self.idle).iter().any(|line| !line.is_broken())
+    }
+
+    /// A side connection that waits for nothing and holds nothing, or at least
+    /// room for one.
+    pub(super) fn aside(&self) -> Option<(OwnedSemaphorePermit, Option<Arc<Line>>)> {
+        let room = self.room.clone().try_acquire_owned().ok()?;
+        let mut idle = lock(&self.idle);
+        while let Some(line) = idle.pop() {
+            if !line.is_broken() {
+                return Some((room, Some(line)));
+            }
+        }
+        Some((room, None))
+    }
+
+    pub(super) fn side(line: Arc<Line>, room: OwnedSemaphorePermit) -> Arc<Side> {
+        Arc::new(Side { line, _room: room })
+    }
+
+    /// A side connection that holds nothing any more.
+    pub(super) fn keep(&self, line: Arc<Line>) {
+        let mut idle = lock(&self.idle);
+        // The server ends those that are idle for the ttl.
+        idle.retain(|line| !line.is_broken());
+        if !self.is_closed() && !line.is_broken() {
+            idle.push(line);
+        }
+    }
+
+    /// Takes in that a side connection got the lock, unless that was before the
+    /// last renewal: then the server may end that connection sooner than we
+    /// count on. `is_proven`: the connection was renewed since.
+    pub(super) fn is_granted(
+        &self,
+        mine: &Mine,
+        side: &Arc<Side>,
+        token: u64,
+        is_proven: bool,
+    ) -> bool {
+        let state = lock(&self.state);
+        let is_in_time = is_proven || token > state.renewed;
+        if is_in_time {
+            let side = side.clone();
+            mine.is_at(Place::OnSide { side, token });
+        }
+        is_in_time
+    }
+
+    /// Takes in a renewal when all that hold were renewed with it, or have got
+    /// their lock since; else says which were not.
+    pub(super) fn is_renewed(&self, last: u64, proven: &HashSet<i32>) -> Vec<Arc<Side>> {
+        let mut state = lock(&self.state);
+        let held = state.claims.values().filter_map(|mine| mine.held_aside());
+        let left: Vec<_> = held
+            .filter(|(side, token)| *token <= last && !proven.contains(&side.line.pid))
+            .map(|(side, _)| side)
+            .filter(|side| !side.line.is_broken())
+            .collect();
+        if left.is_empty() {
+            state.renewed = last;
+        }
+        left
+    }
+
+    /// A new side connection.
+    pub(super) fn add_aside(&self, line: &Arc<Line>) {
+        lock(&self.aside).push(Arc::downgrade(line));
+    }
+
+    /// Side connections, whatever they do.
+    pub(super) fn lines_aside(&self) -> Vec<Arc<Line>> {
+        let mut aside = lock(&self.aside);
+        aside.retain(|line| line.strong_count() > 0);
+        aside.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn drop_idle(&self) {
+        lock(&self.idle).clear();
+    }
+
+    /// What a connection says; `None` if one was ended by the server.
+    pub(super) fn poll_news(&self, context: &mut Context<'_>) -> Poll<Option<String>> {
+        self.watcher.register(context.waker());
+        match self.main.poll_news(context) {
+            Poll::Ready(News::Message(text)) => return Poll::Ready(Some(text)),
+            Poll::Ready(News::Broken) => return Poll::Ready(None),
+            Poll::Pending => {}
+        }
+        for line in self.lines_aside() {
+            if let Poll::Ready(News::Broken) = line.poll_news(context) {
+                return Poll::Ready(None);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl std::fmt::Debug for Mine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mine({:?})", self.claim)
+    }
+}

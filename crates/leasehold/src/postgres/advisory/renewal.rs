@@ -1,0 +1,115 @@
+//! Keeping the lease: the server ends a connection that is silent for the ttl.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::join_all;
+
+use super::super::fault::fault;
+use super::super::text::{array, bits, column, number, ticket};
+use super::AdvisoryEngine;
+use super::open::{Mine, OpenLease};
+use crate::engine::{GoneClaim, Lease, Renewal, TicketId};
+use crate::error::Result;
+use crate::guard::Lost;
+
+const DOING: &str = "renew";
+
+pub(super) async fn renew(engine: &AdvisoryEngine, lease: &Lease) -> Result<Renewal> {
+    let Some(open) = engine.lease(lease.id) else {
+        return Ok(Renewal::LeaseGone);
+    };
+    let text = format!(
+        "select last_value, pg_backend_pid() from {}.token",
+        engine.schema
+    );
+    let answer = open.main.run(text).await;
+    if open.main.is_broken() {
+        return Ok(Renewal::LeaseGone);
+    }
+    let failed = |error| fault(error, DOING.into(), &engine.pool.label);
+    let rows = answer.map_err(failed)?;
+    let row = rows.first();
+    // On another connection than before there is nothing of ours.
+    let pid = row.and_then(|row| number::<i32>(row, 1));
+    let last = row.and_then(|row| number(row, 0));
+    let Some(last) = last.filter(|_| pid == Some(open.main.pid)) else {
+        return Ok(Renewal::LeaseGone);
+    };
+    let mut proven = HashSet::new();
+    loop {
+        let left = open.is_renewed(last, &proven);
+        if left.is_empty() {
+            break;
+        }
+        let asking = left.iter().map(|side| async {
+            let answer = side.line.run("select 1".into()).await;
+            // One that is broken shows below.
+            if answer.is_ok() || side.line.is_broken() {
+                return Ok(side.line.pid);
+            }
+            answer.map(|_| side.line.pid)
+        });
+        for answer in join_all(asking).await {
+            proven.insert(answer.map_err(failed)?);
+        }
+    }
+    let mut gone = broken(&open);
+    if open.is_doubted.swap(false, Ordering::AcqRel) {
+        match evicted(engine, &open).await {
+            Ok(evicted) => gone.extend(evicted),
+            Err(error) => {
+                open.is_doubted.store(true, Ordering::Release);
+                return Err(error);
+            }
+        }
+    }
+    Ok(Renewal::Renewed { gone })
+}
+
+/// Claims whose side connection was ended.
+fn broken(open: &OpenLease) -> Vec<GoneClaim> {
+    let is_broken = |mine: &Arc<Mine>| {
+        mine.held_aside()
+            .is_some_and(|(side, _)| side.line.is_broken())
+    };
+    let claims = open.claims().into_iter().filter(is_broken);
+    let gone = claims.map(|mine| GoneClaim {
+        id: mine.claim.id,
+        lost: Lost::Gone,
+        note: None,
+    });
+    gone.collect()
+}
+
+/// Claims that somebody broke.
+async fn evicted(engine: &AdvisoryEngine, open: &OpenLease) -> Result<Vec<GoneClaim>> {
+    let held: HashMap<TicketId, Arc<Mine>> = open
+        .claims()
+        .into_iter()
+        .filter(|mine| mine.token().is_some())
+        .map(|mine| (mine.claim.id, mine))
+        .collect();
+    let tickets = array("uuid", held.keys().map(|id| ticket(*id)));
+    let text = format!(
+        "select ticket, by, reason from {}.eviction where ticket = any({tickets})",
+        engine.schema
+    );
+    let rows = open.main.run(text).await;
+    let rows = rows.map_err(|error| fault(error, DOING.into(), &engine.pool.label))?;
+    let gone = rows.iter().filter_map(|row| {
+        let id = TicketId(bits(column(row, 0)?)?);
+        let by = column(row, 1)?;
+        let note = match column(row, 2) {
+            None | Some("") => format!("by {by}"),
+            Some(reason) => format!("by {by}: {reason}"),
+        };
+        Some(GoneClaim {
+            id,
+            lost: Lost::Evicted,
+            note: Some(note),
+        })
+    });
+    Ok(gone.collect())
+}

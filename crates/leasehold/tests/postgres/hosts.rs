@@ -1,0 +1,93 @@
+//! Several servers in one URL: the one that takes writes is used.
+
+use leasehold::{ErrorKind, Lost};
+
+use super::server::{Postgres, SUPERUSER};
+use super::{lock, lost, postgres, session};
+
+/// A standby that follows the server.
+pub(crate) fn standby_of(server: &Postgres, folder: &std::path::Path) -> Postgres {
+    let data = folder.join("standby");
+    std::fs::create_dir(&data).unwrap();
+    super::server::hand_over(&data);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&data, mode).unwrap();
+    let mut backup = super::server::command(super::server::program("pg_basebackup").unwrap());
+    let options = [
+        "-R",
+        "-X",
+        "stream",
+        "-c",
+        "fast",
+        "-d",
+        &server.url(),
+        "-D",
+    ];
+    let status = backup.args(options).arg(&data).status().unwrap();
+    assert!(status.success());
+    Postgres::start_on(data, Vec::new())
+}
+
+fn both(first: &Postgres, second: &Postgres) -> String {
+    let (first, second) = (first.port, second.port);
+    format!("postgres://{SUPERUSER}@127.0.0.1:{first},127.0.0.1:{second}/postgres")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_follows_the_promotion_of_a_standby() {
+    let Some((folder, mut server)) = postgres(&["wal_level=replica"]) else {
+        return;
+    };
+    // Wherever the one that takes writes is named.
+    session(&server.url(), "").await.close().await;
+    let standby = standby_of(&server, folder.path());
+    let (one, other) = (
+        session(&both(&standby, &server), "ttl=20s").await,
+        session(&both(&server, &standby), "ttl=20s").await,
+    );
+    let guard = lock(&one, "ledger").await;
+    assert!(other.mutex("ledger").try_lock().await.unwrap().is_none());
+    super::server::wait_for("the claim on the standby", || {
+        let count = standby.sql("select count(*) from leasehold.claim where name = 'ledger'");
+        (count == "1").then_some(())
+    });
+    server.kill();
+    standby.sql("select pg_promote()");
+    // It has the claim, and so it is still ours.
+    let next = lock(&other, "log").await;
+    assert!(next.token().get() > guard.token().get() + (1 << 32));
+    guard.check().unwrap();
+    assert!(other.mutex("ledger").try_lock().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    assert!(lock(&other, "ledger").await.token() > next.token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_a_connection_is_lost_with_its_server_and_had_again_on_the_other() {
+    let Some((folder, mut server)) = postgres(&["wal_level=replica"]) else {
+        return;
+    };
+    session(&server.url(), "mode=session").await.close().await;
+    let standby = standby_of(&server, folder.path());
+    let one = session(&both(&standby, &server), "mode=session&ttl=1h").await;
+    let guard = lock(&one, "ledger").await;
+    server.kill();
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    standby.sql("select pg_promote()");
+    let again = lock(&one, "ledger").await;
+    assert!(again.token().get() > guard.token().get() + (1 << 32));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_no_server_takes_writes_that_is_said() {
+    let Some((folder, mut server)) = postgres(&["wal_level=replica"]) else {
+        return;
+    };
+    session(&server.url(), "").await.close().await;
+    let standby = standby_of(&server, folder.path());
+    let url = both(&server, &standby);
+    server.kill();
+    let error = leasehold::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("takes writes"), "{error}");
+}
