@@ -1,0 +1,76 @@
+//! Waiting for a lock. There is nobody to tell us, so we look: soon after the
+//! one in the way came to stand there, then less and less often, and the less
+//! the more are before us.
+
+use std::time::Duration;
+
+use super::MysqlEngine;
+use super::takeover::take_over;
+use crate::clock::{Moment, boot_time};
+use crate::engine::{Standing, Ticket};
+use crate::error::Result;
+
+/// How soon the first in line looks, and how late.
+const SOONEST: Duration = Duration::from_millis(1);
+const LATEST: Duration = Duration::from_millis(100);
+/// How late anybody looks.
+const LATEST_OF_ALL: Duration = Duration::from_millis(500);
+
+/// Waits until the claim's standing may have changed and says what it is.
+///
+/// # Cancel safety
+/// Nothing is kept between two looks.
+pub(super) async fn wait(engine: &MysqlEngine, ticket: &Ticket) -> Result<Standing> {
+    let Some(mine) = engine.inbox.claim(ticket.claim.id) else {
+        return Ok(Standing::Gone);
+    };
+    if mine.order().is_none() {
+        return Ok(Standing::Gone);
+    }
+    let now = boot_time();
+    let (ahead, since) = mine.blocked();
+    let mut pause = pause(ahead, since, now);
+    if let Some(until) = mine.blocked_until() {
+        pause = pause.min(until.since(now).max(SOONEST));
+    }
+    tokio::select! {
+        biased;
+        () = mine.bell.notified() => {}
+        () = tokio::time::sleep(pause) => {}
+    }
+    let name = &ticket.claim.name;
+    let doing = || format!("wait for {name}");
+    let line = engine.look(name, doing).await?;
+    let standing = line.standing(&mine);
+    let is_blocked_by_the_dead = matches!(standing, Standing::Waiting { ahead, .. }
+        if line.0[..usize::try_from(ahead).unwrap_or(0)].iter().any(|place| place.left.is_zero()));
+    if !is_blocked_by_the_dead {
+        return Ok(standing);
+    }
+    take_over(engine, name).await?;
+    let line = engine.look(name, doing).await?;
+    Ok(line.standing(&mine))
+}
+
+/// An eighth of the time that nothing has changed, so that a hand-over is late by
+/// a small part of what it waited for.
+fn pause(ahead: u32, since: Moment, now: Moment) -> Duration {
+    let first = (now.since(since) / 8).clamp(SOONEST, LATEST);
+    first.saturating_mul(ahead.max(1)).min(LATEST_OF_ALL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_grow_rarer_with_time_and_with_those_before() {
+        let since = boot_time();
+        let after = |millis| since + Duration::from_millis(millis);
+        assert_eq!(pause(1, since, since), SOONEST);
+        assert_eq!(pause(1, since, after(80)), Duration::from_millis(10));
+        assert_eq!(pause(1, since, after(10_000)), LATEST);
+        assert_eq!(pause(5, since, since), 5 * SOONEST);
+        assert_eq!(pause(100, since, after(10_000)), LATEST_OF_ALL);
+    }
+}
