@@ -132,14 +132,13 @@ impl Store {
             }
         }
         #[cfg(feature = "mysql")]
-        if let Self::Mysql(config) = self {
-            use crate::mysql::Refusal;
-            match config.set(key, _value) {
-                Ok(()) => return Ok(()),
-                Err(Refusal::Unknown(what, known)) => return Err(unknown(what, _value, known)),
-                Err(Refusal::Wrong(why)) => return Err(wrong(why)),
-                Err(Refusal::NotOurs) => {}
-            }
+        if let Self::Mysql(config) = self
+            && crate::mysql::OPTIONS.contains(&key)
+        {
+            return config.set(key, _value).map_err(|refusal| match refusal {
+                crate::mysql::Refusal::Unknown(what, known) => unknown(what, _value, known),
+                crate::mysql::Refusal::Wrong(why) => wrong(why),
+            });
         }
         let known = [OPTIONS, self.options()].concat();
         Err(unknown("option", key, &known))

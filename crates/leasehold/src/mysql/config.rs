@@ -56,7 +56,6 @@ struct Tls {
 pub(crate) enum Refusal {
     Unknown(&'static str, &'static [&'static str]),
     Wrong(String),
-    NotOurs,
 }
 
 impl MysqlConfig {
@@ -129,7 +128,7 @@ impl MysqlConfig {
             "ssl-ca" => self.tls.authority = Some(value.into()),
             "ssl-cert" => self.tls.certificate = Some(value.into()),
             "ssl-key" => self.tls.key = Some(value.into()),
-            _ => return Err(Refusal::NotOurs),
+            _ => return Err(Refusal::Unknown("option", OPTIONS)),
         }
         Ok(())
     }
@@ -256,7 +255,7 @@ mod tests {
             config.set("ssl-mode", "of"),
             Err(Refusal::Unknown(..))
         ));
-        assert!(matches!(config.set("db", "x"), Err(Refusal::NotOurs)));
+        assert!(matches!(config.set("db", "x"), Err(Refusal::Unknown(..))));
         assert!(config.set("ssl-cert", "a.pem").is_ok());
         assert!(config.check().unwrap_err().contains("go together"));
         let config = MysqlConfig::parse("mysql", "//a").unwrap();

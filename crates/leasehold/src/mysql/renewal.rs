@@ -88,7 +88,8 @@ async fn give_back_forgotten(engine: &MysqlEngine, stored: &[Stored]) -> Result<
     for claim in stored {
         if engine.inbox.claim(claim.ticket).is_none() {
             let text = format!(
-                "delete from {} where name = {} and place = {} and ticket = {}",
+                "set transaction isolation level read committed; start transaction read write; \
+                 delete from {} where name = {} and place = {} and ticket = {}; commit",
                 engine.tables.claim,
                 name_literal(&claim.name),
                 claim.place,

@@ -139,6 +139,7 @@ impl Mysql {
     fn try_sql(&self, database: &str, text: &str) -> Result<String, String> {
         let output = Command::new(program("mariadb").expect("it is beside the server"))
             .args(["--no-defaults", "-h", "127.0.0.1", "-u", "root", "-NB"])
+            .arg("--init-command=set autocommit = 1")
             .args(["-P", &self.port.to_string(), "-e", text, database])
             .stdin(Stdio::null())
             .output()
@@ -181,6 +182,10 @@ impl Mysql {
     /// Lets the server stand still, or go on.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.process), signal);
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
     }
 
     fn is_up(&mut self) -> bool {

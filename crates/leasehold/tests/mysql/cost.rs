@@ -1,0 +1,53 @@
+//! What requests cost the server.
+
+use super::{lock, mysql, session};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_try_writes_nothing_and_a_session_has_few_connections() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let (one, other) = (
+        session(&server.url(), "ttl=1h").await,
+        session(&server.url(), "ttl=1h").await,
+    );
+    let _guard = lock(&one, "ledger").await;
+    let status = |name: &str| {
+        let said = server.sql(&format!("show global status like '{name}'"));
+        let number = said.split_whitespace().last().unwrap();
+        number.parse::<u64>().unwrap()
+    };
+    let mutex = other.mutex("ledger");
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    let rows = || {
+        let kinds = ["inserted", "updated", "deleted"];
+        kinds.map(|kind| status(&format!("Innodb_rows_{kind}")))
+    };
+    let before = rows();
+    for _ in 0..50 {
+        assert!(mutex.try_lock().await.unwrap().is_none());
+    }
+    assert_eq!(rows(), before);
+    let connections = "select count(*) from information_schema.processlist where db = 'shop' \
+                       and id <> connection_id()";
+    assert!(server.sql(connections).parse::<u32>().unwrap() <= 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_an_unlock_and_a_renewal_are_one_message_each() {
+    let Some((_folder, server)) = mysql(&["general-log=1", "general-log-file=said"]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=1h").await;
+    lock(&one, "ledger").await.release().await.unwrap();
+    let begun = || {
+        let said = std::fs::read(server.data().join("said")).unwrap();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        said.matches("start transaction").count()
+    };
+    let before = begun();
+    for _ in 0..10 {
+        lock(&one, "ledger").await.release().await.unwrap();
+    }
+    assert_eq!(begun() - before, 20);
+}
