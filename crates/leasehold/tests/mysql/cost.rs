@@ -12,22 +12,20 @@ async fn a_failed_try_writes_nothing_and_a_session_has_few_connections() {
         session(&server.url(), "ttl=1h").await,
     );
     let _guard = lock(&one, "ledger").await;
-    let status = |name: &str| {
-        let said = server.sql(&format!("show global status like '{name}'"));
-        let number = said.split_whitespace().last().unwrap();
-        number.parse::<u64>().unwrap()
-    };
+    // Where the log of changes ends.
+    let end = || server.sql("show global status like 'Innodb_lsn_current'");
     let mutex = other.mutex("ledger");
     assert!(mutex.try_lock().await.unwrap().is_none());
-    let rows = || {
-        let kinds = ["inserted", "updated", "deleted"];
-        kinds.map(|kind| status(&format!("Innodb_rows_{kind}")))
-    };
-    let before = rows();
-    for _ in 0..50 {
-        assert!(mutex.try_lock().await.unwrap().is_none());
+    // Others than we write now and then.
+    let mut quiet_rounds = 0;
+    for _ in 0..10 {
+        let before = end();
+        for _ in 0..50 {
+            assert!(mutex.try_lock().await.unwrap().is_none());
+        }
+        quiet_rounds += u32::from(before == end());
     }
-    assert_eq!(rows(), before);
+    assert!(quiet_rounds >= 5, "{quiet_rounds}");
     let connections = "select count(*) from information_schema.processlist where db = 'shop' \
                        and id <> connection_id()";
     assert!(server.sql(connections).parse::<u32>().unwrap() <= 4);

@@ -156,7 +156,6 @@ async fn time_limits_of_the_server_do_not_reach_us() {
         "innodb-lock-wait-timeout=0",
         "lock-wait-timeout=1",
         "idle-transaction-timeout=1",
-        "tx-read-only=0",
     ];
     let Some((_folder, server)) = mysql(&settings) else {
         return;
@@ -165,29 +164,6 @@ async fn time_limits_of_the_server_do_not_reach_us() {
         session(&server.url(), "ttl=5s").await,
         session(&server.url(), "ttl=5s").await,
     );
-    for _ in 0..20 {
-        let guard = lock(&one, "ledger").await;
-        let waiting = wait_for_lock(&other, "ledger");
-        guard.release().await.unwrap();
-        heard(waiting).await.release().await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn defaults_that_change_under_a_session_do_not_reach_it() {
-    let Some((_folder, server)) = mysql(&[]) else {
-        return;
-    };
-    server.sql("create role app superuser login");
-    let url = server.url_as("app");
-    let (one, other) = (session(&url, "ttl=5s").await, session(&url, "ttl=5s").await);
-    lock(&one, "ledger").await.release().await.unwrap();
-    server.sql(
-        "alter role app set default_transaction_isolation = 'serializable'; \
-         alter role app set statement_timeout = '1ms'",
-    );
-    // New connections have the new defaults.
-    server.end_connections();
     for _ in 0..20 {
         let guard = lock(&one, "ledger").await;
         let waiting = wait_for_lock(&other, "ledger");

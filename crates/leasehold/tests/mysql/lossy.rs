@@ -80,7 +80,7 @@ async fn a_wait_goes_on_over_a_lost_look() {
         let guard = lock(&near, "ledger").await;
         let waiting = wait_for_lock(&far, "ledger");
         queue_of(&inspector, "ledger", 2).await;
-        way.arm("order by c.place; commit", fault);
+        way.arm("order by c.place\n; commit", fault);
         way.fired().await;
         guard.release().await.unwrap();
         heard(waiting).await.release().await.unwrap();

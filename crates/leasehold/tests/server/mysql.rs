@@ -221,6 +221,7 @@ fn spawn(data: &Path, port: u16, options: &[String]) -> Child {
         .arg(format!("--datadir={}", data.display()))
         .arg(format!("--socket={}/s.sock", data.display()))
         .arg(format!("--pid-file={}/pid", data.display()))
+        .arg(format!("--tmpdir={}", data.display()))
         .arg(format!("--port={port}"))
         .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
         .args(["--innodb-buffer-pool-size=32M", "--max-connections=500"])

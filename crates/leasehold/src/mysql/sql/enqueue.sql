@@ -4,8 +4,8 @@
 -- never below the clock, so that what a crash forgot does not come twice.
 set transaction isolation level read committed;
 start transaction read write;
-select max(greatest(token + 32, if(server = {server}, 0, token + 4294967296),
-    timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))) into @leasehold_place
+select max(greatest(token + 32, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
+    + if(server in ('', {server}), 0, 4294967296)) into @leasehold_place
 from {stripe} where id = {number} for update;
 insert into {claim} (name, place, ticket, session, holder, capacity, weight, label, since)
 select {name}, @leasehold_place, {ticket}, s.id, {holder}, {capacity}, {weight}, {label},
