@@ -33,6 +33,9 @@ pub async fn fence(guard: &Guard, transaction: &mut MySqlTransaction<'_>) -> Res
         let why = "the lock is not in a MySQL or MariaDB database";
         return Err(Error::new(ErrorKind::Unsupported, doing(), why));
     };
+    // Two tasks of this process would share the row: before the next one has the
+    // lock it must be gone.
+    hold.bind();
     let place = engine
         .inbox
         .claim(hold.claim().id)

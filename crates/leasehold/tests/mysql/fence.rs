@@ -170,3 +170,28 @@ async fn a_pool_of_the_user_serves_as_well() {
             .contains("did you mean schema?")
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_task_of_the_same_session_waits_for_the_transaction() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let pool = pool(&server).await;
+    let one = session(&server.url(), "ttl=20s").await;
+    let guard = lock(&one, "account/1").await;
+    let token = guard.token();
+    let mut tx = pool.begin().await.unwrap();
+    fence(&guard, &mut tx).await.unwrap();
+    let mut waiting = wait_for_lock(&one, "account/1");
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
+    assert!(early.is_err());
+    // Released too early, as a task that is dropped does.
+    drop(guard);
+    let early = tokio::time::timeout(Duration::from_secs(1), &mut waiting).await;
+    assert!(early.is_err(), "two transactions are fenced by one lock");
+    tx.commit().await.unwrap();
+    let next = heard(waiting).await;
+    assert!(next.token().get() >= token.get() + 32);
+    let mut tx = pool.begin().await.unwrap();
+    fence(&next, &mut tx).await.unwrap();
+}
