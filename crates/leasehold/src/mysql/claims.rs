@@ -1,19 +1,18 @@
 //! What happens to claims: mostly one request each.
 
-use std::sync::Arc;
-
 use super::MysqlEngine;
 use super::inbox::{Mine, OpenLease};
-use super::layout::stripe;
+use super::layout::CLOCK;
 use super::look::Line;
-use super::pool::Lane;
-use super::takeover::{ENDED, take_over};
+use super::pool::{Answer, Lane};
+use super::takeover::take_over;
 use super::text::{
-    column, lease as lease_literal, list, name as name_literal, number, quoted, quoted_or_null,
+    column, lease as lease_literal, name as name_literal, number, quoted, quoted_or_null,
     ticket as ticket_literal,
 };
-use crate::engine::{ClaimRef, Lease, Standing, Ticket, Withdrawn};
+use crate::engine::{ClaimRef, Standing, Ticket, Withdrawn};
 use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::fence::Token;
 use crate::rule;
 
 /// How often a request is made anew because requests were called back or somebody
@@ -26,9 +25,17 @@ pub(super) async fn enqueue(engine: &MysqlEngine, ticket: &Ticket) -> Result<Sta
         return Ok(Standing::Gone);
     };
     let mine = engine.inbox.admit(ticket);
+    if let Some(token) = take_free(engine, ticket, &mine, &open).await? {
+        return Ok(Standing::Held { token });
+    }
     let mut may_bury = true;
+    // A claim that does not wait reads first, so that it writes nothing in vain.
+    let mut may_write = ticket.waits;
     for _ in 0..ROUNDS {
-        let line = ask_for(engine, ticket, &mine, &open).await?;
+        let line = match may_write {
+            true => ask_for(engine, ticket, &mine, &open).await?,
+            false => engine.look(&ticket.claim.name, || doing(ticket)).await?,
+        };
         if line.place_of(ticket.claim.id).is_some() {
             return Ok(line.standing(&mine));
         }
@@ -51,6 +58,9 @@ pub(super) async fn enqueue(engine: &MysqlEngine, ticket: &Ticket) -> Result<Sta
         if is_refused {
             return Ok(Standing::Busy);
         }
+        if !std::mem::replace(&mut may_write, true) {
+            continue;
+        }
         match epoch(engine, ticket).await? {
             Some(epoch) => open.learn_epoch(epoch),
             None => return Ok(Standing::Gone),
@@ -58,6 +68,54 @@ pub(super) async fn enqueue(engine: &MysqlEngine, ticket: &Ticket) -> Result<Sta
     }
     let why = "requests are called back faster than they can be made";
     Err(Error::new(ErrorKind::Unavailable, doing(ticket), why).on(&*engine.pool.label))
+}
+
+/// Takes the lock if nobody has it or waits for it: one statement.
+async fn take_free(
+    engine: &MysqlEngine,
+    ticket: &Ticket,
+    mine: &Mine,
+    open: &OpenLease,
+) -> Result<Option<Token>> {
+    let text = format!(
+        include_str!("sql/take.sql"),
+        clock = CLOCK,
+        server = engine.kind.identity(),
+        claim = engine.tables.claim,
+        session = engine.tables.session,
+        name = name_literal(ticket.claim.name.as_str()),
+        ticket = ticket_literal(ticket.claim.id),
+        lease = lease_literal(ticket.lease),
+        epoch = open.epoch(),
+        holder = ticket.holder,
+        capacity = ticket.capacity,
+        weight = ticket.weight,
+        label = quoted_or_null(ticket.label.as_deref()),
+    );
+    mine.asked();
+    let asking = engine.pool.ask_once(Lane::Common, &text, || doing(ticket));
+    let answer = asking.await;
+    engine.hear_of_breaks();
+    if is_sure(&answer) {
+        mine.answered();
+    }
+    // A row that stays locked has a queue behind it.
+    let place = match answer? {
+        Some(answer) if answer.matched > 0 => answer.drawn,
+        _ => return Ok(None),
+    };
+    mine.sits(0);
+    mine.is_held(place);
+    Ok(Some(Token::new(place)))
+}
+
+/// Whether nothing of the request can still come.
+fn is_sure(answer: &Result<Option<Answer>>) -> bool {
+    match answer {
+        Ok(Some(answer)) => !answer.is_repeated,
+        Ok(None) => true,
+        Err(error) => error.effect() == Effect::None,
+    }
 }
 
 async fn ask_for(
@@ -69,11 +127,9 @@ async fn ask_for(
     let name = ticket.claim.name.as_str();
     let text = format!(
         include_str!("sql/enqueue.sql"),
-        server = engine.kind.identity(),
-        stripe = engine.tables.stripe,
+        alone = engine.alone_text(name),
         claim = engine.tables.claim,
         session = engine.tables.session,
-        number = stripe(name),
         name = name_literal(name),
         ticket = ticket_literal(ticket.claim.id),
         lease = lease_literal(ticket.lease),
@@ -87,15 +143,12 @@ async fn ask_for(
     );
     let doing = || doing(ticket);
     mine.asked();
-    let answer = engine.ask(&text, doing).await;
-    let is_sure = match &answer {
-        Ok(answer) => !answer.is_repeated,
-        Err(error) => error.effect() == Effect::None,
-    };
-    if is_sure {
+    let answer = engine.ask(&text, doing).await.map(Some);
+    if is_sure(&answer) {
         mine.answered();
     }
-    Line::read(&answer?.rows, doing, &engine.pool.label)
+    let rows = answer?.map(|answer| answer.rows).unwrap_or_default();
+    Line::read(&rows, doing, &engine.pool.label)
 }
 
 /// The epoch of the session, if it lives.
@@ -122,9 +175,9 @@ async fn dissolve(engine: &MysqlEngine, mine: &Mine) -> Result<()> {
 /// Takes out a claim of this session.
 pub(super) async fn withdraw(engine: &MysqlEngine, claim: &ClaimRef) -> Result<Withdrawn> {
     let Some(mine) = engine.inbox.claim(claim.id) else {
-        let which = format!("ticket = {}", ticket_literal(claim.id));
-        let text = text_of_withdrawal(engine, claim, &which, "");
-        return take_out(engine, claim, &text).await.map(|(found, _)| found);
+        let text = engine.leave_text(claim, "");
+        let found = take_out(engine, claim, &text).await;
+        return found.map(|(found, _)| found);
     };
     // It is known until it is surely out, so that closing does not overlook it.
     let found = leave(engine, &mine).await?;
@@ -134,49 +187,56 @@ pub(super) async fn withdraw(engine: &MysqlEngine, claim: &ClaimRef) -> Result<W
 
 /// Takes out a claim of ours. If a request for it may still be on its way, it is
 /// called back: whoever has the queue after us finds another epoch.
-async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn> {
+pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn> {
     mine.leaves();
-    let is_in_doubt = mine.is_in_doubt();
-    let place = mine.order().filter(|_| !is_in_doubt);
-    let ticket = ticket_literal(mine.claim.id);
-    let which = match place {
-        Some(place) => format!("place = {place} and ticket = {ticket}"),
-        None => format!("ticket = {ticket}"),
-    };
-    let callback = match is_in_doubt {
-        true => format!(
+    let (seat, is_fenced) = mine.seat();
+    if mine.is_in_doubt() {
+        let callback = format!(
             include_str!("sql/callback.sql"),
-            stripe = engine.tables.stripe,
+            alone = engine.alone_text(mine.claim.name.as_str()),
             session = engine.tables.session,
-            number = stripe(mine.claim.name.as_str()),
             lease = lease_literal(mine.lease),
-        ),
-        false => String::new(),
-    };
-    let text = text_of_withdrawal(engine, &mine.claim, &which, &callback);
-    let (found, epoch) = take_out(engine, &mine.claim, &text).await?;
-    if is_in_doubt {
+        );
+        let text = engine.leave_text(&mine.claim, &callback);
+        let (found, epoch) = take_out(engine, &mine.claim, &text).await?;
         mine.nothing_comes_any_more();
         if let (Some(open), Some(epoch)) = (engine.inbox.lease(mine.lease), epoch) {
             open.learn_epoch(epoch);
         }
+        return Ok(found);
     }
-    Ok(found)
+    if is_fenced || mine.order().is_none() {
+        return leave_without(engine, mine).await;
+    }
+    let (claim, ticket) = (&engine.tables.claim, ticket_literal(mine.claim.id));
+    let name = name_literal(mine.claim.name.as_str());
+    let change = match seat {
+        0 => format!("update {claim} set ticket = null"),
+        _ => format!("delete from {claim}"),
+    };
+    let text = format!("{change} where name = {name} and seat = {seat} and ticket = {ticket}");
+    let doing = || format!("withdraw {}", mine.claim.name);
+    let asking = engine.pool.ask_once(Lane::Aside, &text, doing);
+    let answer = asking.await;
+    engine.hear_of_breaks();
+    match answer? {
+        // What the first of two requests took out, the second does not find.
+        Some(answer) if answer.matched > 0 || answer.is_repeated => Ok(Withdrawn::Removed),
+        Some(_) => Ok(Withdrawn::Absent),
+        None => Err(stays_locked(engine, doing())),
+    }
 }
 
-fn text_of_withdrawal(
-    engine: &MysqlEngine,
-    claim: &ClaimRef,
-    which: &str,
-    callback: &str,
-) -> String {
-    format!(
-        include_str!("sql/withdraw.sql"),
-        claim = engine.tables.claim,
-        name = name_literal(claim.name.as_str()),
-        which = which,
-        callback = callback,
-    )
+/// The same, wherever it is, without waiting for a transaction that it fences.
+pub(super) async fn leave_without(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn> {
+    let text = engine.leave_text(&mine.claim, "");
+    let found = take_out(engine, &mine.claim, &text).await;
+    found.map(|(found, _)| found)
+}
+
+fn stays_locked(engine: &MysqlEngine, doing: String) -> Error {
+    let why = "a transaction that the lock fences is still open";
+    Error::new(ErrorKind::Unavailable, doing, why).on(&*engine.pool.label)
 }
 
 /// Breaks a claim, whoever's it is.
@@ -208,9 +268,7 @@ async fn take_out(
     let doing = || format!("withdraw {}", claim.name);
     let asking = engine.ask_or_locked(text, doing);
     let Some(answer) = asking.await? else {
-        let why = "a transaction that the lock fences is still open";
-        let error = Error::new(ErrorKind::Unavailable, doing(), why);
-        return Err(error.on(&*engine.pool.label));
+        return Err(stays_locked(engine, doing()));
     };
     let mut epoch = None;
     let mut found = match answer.is_repeated {
@@ -227,39 +285,29 @@ async fn take_out(
     Ok((found, epoch))
 }
 
-/// Ends the lease and takes out its claims.
-pub(super) async fn close(engine: &MysqlEngine, lease: &Lease) -> Result<()> {
-    let doing = || "close the session".to_owned();
-    let id = lease_literal(lease.id);
-    let (session, claim) = (&engine.tables.session, &engine.tables.claim);
-    engine.inbox.close_lease(lease.id);
-    let claims = engine.inbox.claims_of(lease.id);
-    // From here on nothing more is put under this lease.
-    let end = format!("update {session} set expires = {ENDED} where id = {id}");
-    engine.pool.ask_on(Lane::Leases, &end, doing).await?;
-    // Requests that read the session before that have their queue for now.
-    for mine in claims.iter().filter(|mine| mine.is_in_doubt()) {
-        leave(engine, mine).await?;
+impl MysqlEngine {
+    /// The statement that takes the lock's first seat, making it if it is not there,
+    /// and draws an order. Who has that row is alone with the queue.
+    pub(super) fn alone_text(&self, name: &str) -> String {
+        format!(
+            include_str!("sql/alone.sql"),
+            claim = self.tables.claim,
+            meta = self.tables.meta,
+            name = name_literal(name),
+            clock = CLOCK,
+            server = self.kind.identity(),
+        )
     }
-    let mut talk = engine.pool.talk(doing).await?;
-    let begin = format!(
-        "set transaction isolation level read committed; start transaction read write; \
-         select place from {claim} where session = {id} for update skip locked"
-    );
-    let rows = talk.say(&begin, doing).await?;
-    let places = rows.iter().filter_map(|row| number::<u64>(row, 0));
-    let places = list(places.map(|place| place.to_string()));
-    // A claim that a transaction is fenced by stays, and the row with it.
-    let finish = format!(
-        "delete from {claim} where session = {id} and place in {places}; \
-         delete from {session} where id = {id} \
-         and not exists (select 1 from {claim} c where c.session = {id}); commit"
-    );
-    talk.say(&finish, doing).await?;
-    talk.end();
-    let forget = |mine: &Arc<Mine>| engine.inbox.forget(mine.claim.id);
-    claims.iter().for_each(forget);
-    Ok(())
+
+    fn leave_text(&self, claim: &ClaimRef, callback: &str) -> String {
+        format!(
+            include_str!("sql/leave.sql"),
+            claim = self.tables.claim,
+            name = name_literal(claim.name.as_str()),
+            ticket = ticket_literal(claim.id),
+            callback = callback,
+        )
+    }
 }
 
 fn doing(ticket: &Ticket) -> String {

@@ -7,6 +7,8 @@ use sqlx_mysql::MySqlTransaction;
 
 use super::MysqlEngine;
 use super::fault::fault;
+use super::inbox::Mine;
+use super::pool::Lane;
 use super::text::{name, ticket};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, Lost};
@@ -36,22 +38,24 @@ pub async fn fence(guard: &Guard, transaction: &mut MySqlTransaction<'_>) -> Res
     // Two tasks of this process would share the row: before the next one has the
     // lock it must be gone.
     hold.bind();
-    let place = engine
-        .inbox
-        .claim(hold.claim().id)
-        .and_then(|mine| mine.held());
+    let mine = engine.inbox.claim(hold.claim().id);
+    let mine = mine.and_then(|mine| Some((mine.held()?, mine)));
     let lost = || {
         let lost = Lost::Gone;
         Err(Error::new(ErrorKind::Lost(lost), doing(), lost.to_string()).on(&*engine.pool.label))
     };
-    let Some(place) = place else {
+    let Some((place, mine)) = mine else {
         return lost();
     };
+    mine.is_fenced();
+    if mine.seat().0 == 0 {
+        move_over(engine, &mine, doing).await?;
+    }
     // A locking read sees what is there now, whatever the transaction has seen
     // before. The row stands as long as the claim does, and cannot be deleted
     // while this transaction has it.
     let statement = format!(
-        "select 1 from {} where name = {} and place = {place} and ticket = {} lock in share mode",
+        "select 1 from {} where name = {} and seat = {place} and ticket = {} lock in share mode",
         engine.tables.claim,
         name(guard.name()),
         ticket(hold.claim().id),
@@ -64,4 +68,20 @@ pub async fn fence(guard: &Guard, transaction: &mut MySqlTransaction<'_>) -> Res
         Ok(_) => Ok(()),
         Err(error) => Err(fault(error, doing(), &engine.pool.label)),
     }
+}
+
+/// Gives the claim a row of its own. Twice is once: whatever becomes of the
+/// answer, the claim is looked for in its new seat.
+async fn move_over(engine: &MysqlEngine, mine: &Mine, doing: impl Fn() -> String) -> Result<()> {
+    let text = format!(
+        include_str!("sql/move.sql"),
+        claim = engine.tables.claim,
+        name = name(mine.claim.name.as_str()),
+        ticket = ticket(mine.claim.id),
+    );
+    engine.pool.ask_on(Lane::Aside, &text, doing).await?;
+    if let Some(place) = mine.order() {
+        mine.sits(place);
+    }
+    Ok(())
 }

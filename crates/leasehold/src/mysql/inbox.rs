@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::lock;
 use crate::clock::{Moment, boot_time};
-use crate::engine::{ClaimRef, Lease, LeaseId, Ticket, TicketId, Watch};
+use crate::engine::{ClaimRef, Lease, LeaseId, Standing, Ticket, TicketId, Watch};
+use crate::name::Name;
+
+/// How long what another one found out for a claim is good enough.
+const NEWS: Duration = Duration::from_millis(100);
 
 /// A lease of ours.
 #[derive(Debug)]
@@ -41,12 +45,17 @@ pub(super) struct Mine {
     /// Rung when the claim should be looked at. It keeps a ring until somebody
     /// waits for it, so none is lost between two waits.
     pub(super) bell: Notify,
+    crowd: OnceLock<Arc<Crowd>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     phase: Phase,
     order: Option<u64>,
+    /// Where its row is.
+    seat: u64,
+    /// A transaction may depend on it.
+    is_fenced: bool,
     /// When the claim in the way expires.
     blocked_until: Option<Moment>,
     /// Who is in the way, and since when it is that one.
@@ -55,6 +64,8 @@ struct State {
     ahead: u32,
     /// How many requests for it have not been answered.
     unanswered: u32,
+    /// What another one that waits here found out for it, and when.
+    told: Option<(Standing, Moment)>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -93,6 +104,20 @@ impl Mine {
         lock(&self.state).order
     }
 
+    /// Where its row is, and whether a transaction may depend on it.
+    pub(super) fn seat(&self) -> (u64, bool) {
+        let state = lock(&self.state);
+        (state.seat, state.is_fenced)
+    }
+
+    pub(super) fn sits(&self, seat: u64) {
+        lock(&self.state).seat = seat;
+    }
+
+    pub(super) fn is_fenced(&self) {
+        lock(&self.state).is_fenced = true;
+    }
+
     pub(super) fn leaves(&self) {
         lock(&self.state).phase = Phase::Leaving;
     }
@@ -128,6 +153,24 @@ impl Mine {
         lock(&self.state).blocked_until
     }
 
+    /// Says what became of it, if something did.
+    pub(super) fn tell(&self, standing: Standing) {
+        if !matches!(standing, Standing::Waiting { .. }) {
+            lock(&self.state).told = Some((standing, boot_time()));
+            self.bell.notify_one();
+        }
+    }
+
+    /// What was told, unless that is a while ago.
+    pub(super) fn heard(&self, now: Moment) -> Option<Standing> {
+        let (standing, told) = lock(&self.state).told.take()?;
+        (now.since(told) < NEWS).then_some(standing)
+    }
+
+    fn is_waiting(&self) -> bool {
+        lock(&self.state).phase == Phase::Waiting
+    }
+
     /// Its order, if it is held.
     pub(super) fn held(&self) -> Option<u64> {
         let state = lock(&self.state);
@@ -137,11 +180,30 @@ impl Mine {
     }
 }
 
+/// Our claims that wait, or waited, for the same lock.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    /// Whose turn it is to look for all.
+    pub(super) turn: tokio::sync::Mutex<()>,
+    members: Mutex<Vec<Weak<Mine>>>,
+}
+
+impl Crowd {
+    /// Those who still wait.
+    pub(super) fn waiting(&self) -> Vec<Arc<Mine>> {
+        let mut members = lock(&self.members);
+        members.retain(|mine| mine.strong_count() > 0);
+        let waiting = members.iter().filter_map(Weak::upgrade);
+        waiting.filter(|mine| mine.is_waiting()).collect()
+    }
+}
+
 /// Our leases and claims.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     leases: Mutex<HashMap<LeaseId, Arc<OpenLease>>>,
     claims: Mutex<HashMap<TicketId, Arc<Mine>>>,
+    crowds: Mutex<HashMap<Name, Weak<Crowd>>>,
 }
 
 impl Inbox {
@@ -171,6 +233,7 @@ impl Inbox {
                 lease: ticket.lease,
                 state: Mutex::default(),
                 bell: Notify::new(),
+                crowd: OnceLock::new(),
             })
         };
         let mut claims = lock(&self.claims);
@@ -183,6 +246,24 @@ impl Inbox {
 
     pub(super) fn forget(&self, ticket: TicketId) {
         lock(&self.claims).remove(&ticket);
+    }
+
+    /// All claims of ours that wait for the same lock, this one among them.
+    pub(super) fn crowd(&self, mine: &Arc<Mine>) -> Arc<Crowd> {
+        let crowd = mine.crowd.get_or_init(|| {
+            let name = &mine.claim.name;
+            let mut crowds = lock(&self.crowds);
+            let crowd = crowds.get(name).and_then(Weak::upgrade);
+            let crowd = crowd.unwrap_or_else(|| {
+                crowds.retain(|_, crowd| crowd.strong_count() > 0);
+                let crowd = Arc::default();
+                crowds.insert(name.clone(), Arc::downgrade(&crowd));
+                crowd
+            });
+            lock(&crowd.members).push(Arc::downgrade(mine));
+            crowd
+        });
+        crowd.clone()
     }
 
     /// The claims of the lease, held or not.

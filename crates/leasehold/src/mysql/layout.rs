@@ -7,14 +7,10 @@ use crate::error::{Error, ErrorKind, Result};
 /// Raised by any change that an older version would misread.
 pub(super) const VERSION: u32 = 1;
 
-/// How many rows whoever changes queues shares.
-const STRIPES: u32 = 1024;
-
 /// The names of the tables, quoted.
 #[derive(Debug, Clone)]
 pub(super) struct Tables {
     pub(super) meta: String,
-    pub(super) stripe: String,
     pub(super) session: String,
     pub(super) claim: String,
     pub(super) eviction: String,
@@ -32,7 +28,6 @@ impl Tables {
         };
         Self {
             meta: table("meta"),
-            stripe: table("stripe"),
             session: table("session"),
             claim: table("claim"),
             eviction: table("eviction"),
@@ -46,7 +41,6 @@ impl Tables {
         format!(
             include_str!("sql/tables.sql"),
             meta = self.meta,
-            stripe = self.stripe,
             session = self.session,
             claim = self.claim,
             eviction = self.eviction,
@@ -54,10 +48,8 @@ impl Tables {
     }
 }
 
-/// The row that whoever changes this queue takes first.
-pub(super) fn stripe(name: &str) -> u32 {
-    crc32fast::hash(name.as_bytes()) % STRIPES
-}
+/// The server's clock in microseconds, as an expression.
+pub(super) const CLOCK: &str = "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
 
 /// Which kind of server it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,17 +89,12 @@ pub(super) async fn prepare(
         make(pool, tables).await?;
     }
     settle_in(pool, tables, state.kind).await?;
-    let query = format!(
-        "select version, (select count(*) from {}) from {}",
-        tables.stripe, tables.meta
-    );
+    let query = format!("select version from {}", tables.meta);
     let answer = pool.ask(&query, doing).await?;
     let row = answer.rows.first();
     let version: Option<u32> = row.and_then(|row| number(row, 0));
-    let stripes: Option<u32> = row.and_then(|row| number(row, 1));
     let why = match version {
-        Some(VERSION) if stripes == Some(STRIPES) => return Ok(state.kind),
-        Some(VERSION) => "the tables were made in part: run what `leasehold schema` prints".into(),
+        Some(VERSION) => return Ok(state.kind),
         Some(newer) if newer > VERSION => {
             format!("layout version {newer} is newer than {VERSION}: update leasehold")
         }

@@ -22,6 +22,8 @@ pub(super) struct Place {
     pub(super) session: LeaseId,
     /// How long its session still runs; zero if that is over.
     pub(super) left: Duration,
+    /// Where its row is.
+    seat: u64,
 }
 
 impl Place {
@@ -35,6 +37,7 @@ impl Place {
             ticket: TicketId(bits(row, 3)?),
             session: LeaseId(bits(row, 4)?),
             left: Duration::from_micros(number(row, 5)?),
+            seat: number(row, 6)?,
         })
     }
 }
@@ -81,6 +84,7 @@ impl Line {
             return Standing::Gone;
         }
         let order = place.claim.order;
+        mine.sits(place.seat);
         let claims: Vec<_> = self.0.iter().map(|place| place.claim).collect();
         match rule::verdict(place.capacity, &claims, order) {
             Some(Verdict::Held) => {

@@ -1,20 +1,23 @@
 //! The MySQL and MariaDB engine: locks in the database that you already have.
 //!
-//! A lock is a queue of rows. Whoever puts a claim into it takes the row of its
-//! name's hash first, for the length of one short transaction, and draws the
-//! claim's order from that row; so the order is a token too. A lease is one row,
-//! renewed on the server's clock. Requests are several statements in one message.
+//! A lock is a row that stays, its first seat, and a row for each claim that had to
+//! come after. A free lock is taken by one statement that changes the first seat.
+//! Otherwise whoever puts a claim takes that row first, for the length of one short
+//! transaction. The claim's order is drawn from it, and so it is a token too. A
+//! lease is one row, renewed on the server's clock. A request is one message.
 //! The server can tell nobody anything, so whoever waits looks.
 //! The layout and every step are in `docs/stores/mysql.md`.
 
 mod bare;
 mod claims;
+mod closing;
 mod config;
 mod fault;
 mod fence;
 mod inbox;
 mod inspect;
 mod layout;
+mod line;
 mod look;
 mod pool;
 mod renewal;
@@ -148,7 +151,7 @@ impl MysqlEngine {
         text: &str,
         doing: impl Fn() -> String,
     ) -> Result<Option<Answer>> {
-        let answer = self.pool.ask_or_locked(Lane::Common, text, doing).await;
+        let answer = self.pool.ask_or_locked(Lane::Aside, text, doing).await;
         self.hear_of_breaks();
         answer
     }
@@ -219,7 +222,7 @@ impl Engine for MysqlEngine {
     }
 
     async fn close(&self, lease: &Lease) -> Result<()> {
-        claims::close(self, lease).await
+        closing::close(self, lease).await
     }
 
     async fn listen(&self, lease: &Lease) {

@@ -8,20 +8,19 @@ use std::time::Duration;
 use sqlx_core::connection::ConnectOptions;
 use sqlx_core::error::Error as SqlxError;
 use sqlx_core::executor::Executor;
-use sqlx_core::pool::PoolConnection;
 use sqlx_core::raw_sql::raw_sql;
-use sqlx_core::sql_str::AssertSqlSafe;
-use sqlx_mysql::{MySql, MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlRow};
+use sqlx_mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlRow};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::fault::{Cure, cure, fault, is_locked};
+use super::line::{Connection, Line, Talk};
 use super::lock;
 use crate::backoff;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::random::random_u64;
 
 /// How long a connection may take, and an answer.
-const LIMIT: Duration = Duration::from_secs(5);
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 /// How often a request is made again because others were in its way.
 const ATTEMPTS: u32 = 8;
@@ -31,10 +30,19 @@ const ATTEMPTS: u32 = 8;
 const PINNED: &str = "set session autocommit = 1, innodb_lock_wait_timeout = 2, \
      lock_wait_timeout = 3, wait_timeout = 28800";
 
+/// How a transaction of several statements begins. It fails inside another one,
+/// that somebody left open.
+pub(super) const READ_COMMITTED: &str =
+    "set transaction isolation level read committed; start transaction read write";
+
 /// What a request brought.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) rows: Vec<MySqlRow>,
+    /// How many rows it was about, where it wrote.
+    pub(super) matched: u64,
+    /// What it drew, or zero.
+    pub(super) drawn: u64,
     /// One before it may have been carried out, and its answer lost.
     pub(super) is_repeated: bool,
 }
@@ -42,8 +50,12 @@ pub(super) struct Answer {
 /// Whose turn it is on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Behind other requests.
+    /// Behind other requests; on connections of the user's pool if there is one.
     Common,
+    /// Behind other requests, but never on a user's connection: those may all be
+    /// in use by tasks that wait for this very request, because it gives back a
+    /// lock.
+    Aside,
     /// What keeps leases has a connection of its own, also beside a user's pool:
     /// it must not stand behind requests that nobody drives on.
     Leases,
@@ -53,17 +65,17 @@ pub(super) enum Lane {
 pub(super) struct Pool {
     options: MySqlConnectOptions,
     users: Option<MySqlPool>,
-    idle: Mutex<Vec<MySqlConnection>>,
+    pub(super) idle: Mutex<Vec<MySqlConnection>>,
     room: Semaphore,
     for_leases: tokio::sync::Mutex<Option<MySqlConnection>>,
     /// A connection ended that was thought well.
-    has_broken: AtomicBool,
+    pub(super) has_broken: AtomicBool,
     most: u32,
     /// The database for people.
     pub(super) label: String,
 }
 
-enum Trouble {
+pub(super) enum Trouble {
     Failed {
         error: SqlxError,
         /// The connection was made for this request.
@@ -88,10 +100,11 @@ impl Pool {
 
     pub(super) fn of_user(pool: MySqlPool, label: String) -> Self {
         let options = (*pool.connect_options()).clone();
-        let most = usize::try_from(pool.options().get_max_connections()).unwrap_or(1);
-        let made = Self::new(options.disable_statement_logging(), most, label);
+        let most = pool.options().get_max_connections();
+        let made = Self::new(options.disable_statement_logging(), 1, label);
         Self {
             users: Some(pool),
+            most,
             ..made
         }
     }
@@ -125,7 +138,24 @@ impl Pool {
         }
     }
 
-    /// The same; `None` if somebody did not let go of a row.
+    /// Makes a request that is one statement and no transaction.
+    ///
+    /// # Cancel safety
+    /// As for `ask`.
+    pub(super) async fn ask_once(
+        &self,
+        lane: Lane,
+        statement: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Option<Answer>> {
+        if lane == Lane::Common && self.users.is_some() {
+            let whole = format!("{READ_COMMITTED}; {statement}; commit");
+            return self.ask_or_locked(lane, &whole, doing).await;
+        }
+        self.ask_or_locked(lane, statement, doing).await
+    }
+
+    /// The same as `ask`; `None` if somebody did not let go of a row.
     pub(super) async fn ask_or_locked(
         &self,
         lane: Lane,
@@ -137,7 +167,12 @@ impl Pool {
         let mut reconnections = 0;
         loop {
             let (error, is_new) = match self.once(lane, statement).await {
-                Ok(rows) => return Ok(Some(Answer { rows, is_repeated })),
+                Ok(answer) => {
+                    return Ok(Some(Answer {
+                        is_repeated,
+                        ..answer
+                    }));
+                }
                 Err(Trouble::Failed { error, is_new }) => (error, is_new),
                 Err(Trouble::Silent) => {
                     let why = "the server does not answer";
@@ -177,37 +212,34 @@ impl Pool {
         }
     }
 
-    async fn once(&self, lane: Lane, statement: &str) -> Result<Vec<MySqlRow>, Trouble> {
+    async fn once(&self, lane: Lane, statement: &str) -> Result<Answer, Trouble> {
         match lane {
-            Lane::Common => {
-                let mut line = self.line().await?;
-                let rows = line.say(statement).await?;
+            Lane::Common | Lane::Aside => {
+                let mut line = self.line(lane).await?;
+                let answer = line.say(statement).await?;
                 line.give_back();
-                Ok(rows)
+                Ok(answer)
             }
             Lane::Leases => {
                 let mut kept = self.for_leases.lock().await;
                 let mut line = self.own_line(kept.take(), None).await?;
-                let rows = line.say(statement).await?;
-                line.is_well = true;
-                if let Some(Connection::Own(connection)) = line.connection.take() {
-                    *kept = Some(*connection);
-                }
-                Ok(rows)
+                let answer = line.say(statement).await?;
+                *kept = line.keep();
+                Ok(answer)
             }
         }
     }
 
     /// Several requests that belong together, over one connection. What is begun
     /// in it and not ended is undone.
-    pub(super) async fn talk(&self, doing: impl Fn() -> String) -> Result<Talk<'_>> {
-        match self.line().await {
-            Ok(line) => Ok(Talk { line }),
+    pub(super) async fn talk(&self, lane: Lane, doing: impl Fn() -> String) -> Result<Talk<'_>> {
+        match self.line(lane).await {
+            Ok(line) => Ok(Talk::over(line)),
             Err(trouble) => Err(self.trouble(trouble, doing())),
         }
     }
 
-    fn trouble(&self, trouble: Trouble, doing: String) -> Error {
+    pub(super) fn trouble(&self, trouble: Trouble, doing: String) -> Error {
         match trouble {
             Trouble::Failed { error, .. } => fault(error, doing, &self.label),
             Trouble::Silent => {
@@ -218,8 +250,8 @@ impl Pool {
         }
     }
 
-    async fn line(&self) -> Result<Line<'_>, Trouble> {
-        let Some(users) = &self.users else {
+    async fn line(&self, lane: Lane) -> Result<Line<'_>, Trouble> {
+        let Some(users) = self.users.as_ref().filter(|_| lane == Lane::Common) else {
             // It is never closed.
             let room = self.room.acquire().await.ok();
             let idle = lock(&self.idle).pop();
@@ -231,13 +263,8 @@ impl Pool {
             is_new: false,
         };
         let connection = connection.map_err(|_| failed(SqlxError::PoolTimedOut))?;
-        Ok(Line {
-            pool: self,
-            connection: Some(Connection::Users(Box::new(connection.map_err(failed)?))),
-            _room: None,
-            is_new: false,
-            is_well: false,
-        })
+        let connection = Connection::Users(Box::new(connection.map_err(failed)?));
+        Ok(Line::over(self, connection, None, false))
     }
 
     async fn own_line<'a>(
@@ -259,105 +286,8 @@ impl Pool {
                 made.map_err(|error| Trouble::Failed { error, is_new })?
             }
         };
-        Ok(Line {
-            pool: self,
-            connection: Some(Connection::Own(Box::new(connection))),
-            _room: room,
-            is_new,
-            is_well: false,
-        })
-    }
-}
-
-/// A connection in use. Without a whole answer nobody knows what still comes over
-/// it or what is open on it: then it is closed, which dropping does.
-struct Line<'a> {
-    pool: &'a Pool,
-    connection: Option<Connection>,
-    _room: Option<SemaphorePermit<'a>>,
-    is_new: bool,
-    is_well: bool,
-}
-
-enum Connection {
-    Own(Box<MySqlConnection>),
-    Users(Box<PoolConnection<MySql>>),
-}
-
-impl Line<'_> {
-    async fn say(&mut self, statement: &str) -> Result<Vec<MySqlRow>, Trouble> {
-        let is_new = self.is_new;
-        let answer = tokio::time::timeout(LIMIT, self.run(statement)).await;
-        match answer {
-            Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => {
-                if cure(&error) == Cure::Reconnect {
-                    self.pool.has_broken.store(true, Ordering::Release);
-                } else if let Ok(Ok(_)) = tokio::time::timeout(LIMIT, self.run("rollback")).await {
-                    // An error ends the message but not the transaction.
-                    self.give_back();
-                }
-                Err(Trouble::Failed { error, is_new })
-            }
-            Err(_) => {
-                // Those beside it are as silent.
-                lock(&self.pool.idle).clear();
-                self.pool.has_broken.store(true, Ordering::Release);
-                Err(Trouble::Silent)
-            }
-        }
-    }
-
-    async fn run(&mut self, statement: &str) -> Result<Vec<MySqlRow>, SqlxError> {
-        let connection: &mut MySqlConnection = match &mut self.connection {
-            Some(Connection::Own(connection)) => connection,
-            Some(Connection::Users(connection)) => connection,
-            None => return Err(SqlxError::WorkerCrashed),
-        };
-        let statement = AssertSqlSafe(statement.to_owned());
-        connection.fetch_all(raw_sql(statement)).await
-    }
-
-    fn give_back(&mut self) {
-        self.is_well = true;
-        if let Some(Connection::Own(connection)) = self.connection.take_if(is_own) {
-            lock(&self.pool.idle).push(*connection);
-        }
-    }
-}
-
-fn is_own(connection: &mut Connection) -> bool {
-    matches!(connection, Connection::Own(_))
-}
-
-impl Drop for Line<'_> {
-    fn drop(&mut self) {
-        if let Some(Connection::Users(connection)) = &mut self.connection
-            && !self.is_well
-        {
-            connection.close_on_drop();
-        }
-    }
-}
-
-/// Several requests over one connection.
-pub(super) struct Talk<'a> {
-    line: Line<'a>,
-}
-
-impl Talk<'_> {
-    pub(super) async fn say(
-        &mut self,
-        statement: &str,
-        doing: impl Fn() -> String,
-    ) -> Result<Vec<MySqlRow>> {
-        let said = self.line.say(statement).await;
-        said.map_err(|trouble| self.line.pool.trouble(trouble, doing()))
-    }
-
-    /// Nothing is open any more.
-    pub(super) fn end(mut self) {
-        self.line.give_back();
+        let connection = Connection::Own(Box::new(connection));
+        Ok(Line::over(self, connection, room, is_new))
     }
 }
 

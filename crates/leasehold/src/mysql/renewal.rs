@@ -8,7 +8,7 @@ use sqlx_mysql::MySqlRow;
 
 use super::MysqlEngine;
 use super::inbox::Mine;
-use super::pool::Lane;
+use super::pool::{Lane, READ_COMMITTED};
 use super::text::{bits, column, hex_text, lease as lease_literal, list, ticket as ticket_literal};
 use super::text::{name as name_literal, number};
 use crate::engine::{GoneClaim, Lease, Renewal, TicketId};
@@ -46,7 +46,9 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
     };
     engine.meets(&column(first, 1).unwrap_or_default());
     let stored: Vec<Stored> = rows.filter_map(Stored::read).collect();
-    give_back_forgotten(engine, &stored).await?;
+    // It must not keep the renewal; the next one tries again.
+    let giving = give_back_forgotten(engine, &stored);
+    let _ = tokio::time::timeout(lease.ttl / 8, giving).await;
     let known: HashSet<_> = stored
         .iter()
         .map(|claim| (claim.ticket, claim.place))
@@ -88,14 +90,16 @@ async fn give_back_forgotten(engine: &MysqlEngine, stored: &[Stored]) -> Result<
     for claim in stored {
         if engine.inbox.claim(claim.ticket).is_none() {
             let text = format!(
-                "set transaction isolation level read committed; start transaction read write; \
-                 delete from {} where name = {} and place = {} and ticket = {}; commit",
-                engine.tables.claim,
-                name_literal(&claim.name),
-                claim.place,
-                ticket_literal(claim.ticket),
+                "{READ_COMMITTED}; update {table} set ticket = null \
+                 where name = {name} and seat = 0 and ticket = {ticket}; delete from {table} \
+                 where name = {name} and seat = {seat} and ticket = {ticket}; commit",
+                table = engine.tables.claim,
+                name = name_literal(&claim.name),
+                seat = claim.place,
+                ticket = ticket_literal(claim.ticket),
             );
-            engine.ask(&text, || DOING.into()).await?;
+            let asking = engine.pool.ask_on(Lane::Leases, &text, || DOING.into());
+            asking.await?;
         }
     }
     Ok(())
@@ -109,7 +113,8 @@ async fn causes(engine: &MysqlEngine, missing: &[Arc<Mine>]) -> Result<Vec<GoneC
         engine.tables.eviction,
         list(tickets),
     );
-    let answer = engine.ask(&query, || DOING.into()).await?;
+    let asking = engine.pool.ask_on(Lane::Leases, &query, || DOING.into());
+    let answer = asking.await?;
     let notes: HashMap<TicketId, String> = answer
         .rows
         .iter()

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::MysqlEngine;
-use super::layout::stripe;
+use super::layout::CLOCK;
+use super::line::Talk;
 use super::look::{Line, strange};
-use super::pool::Talk;
+use super::pool::Lane;
 use super::text::{column, lease as lease_literal, list, name as name_literal, number};
 use crate::engine::LeaseId;
 use crate::error::{Effect, Result};
@@ -28,10 +29,10 @@ pub(super) async fn take_over(engine: &MysqlEngine, name: &Name) -> Result<()> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let mut talk = engine.pool.talk(doing).await?;
+        let mut talk = engine.pool.talk(Lane::Common, doing).await?;
         match bury(engine, &mut talk, name).await {
             Ok(()) => {
-                talk.end();
+                talk.end().await;
                 return Ok(());
             }
             // A deadlock or a lock that took too long: undone.
@@ -49,9 +50,9 @@ async fn bury(engine: &MysqlEngine, talk: &mut Talk<'_>, name: &Name) -> Result<
     }
     let begin = format!(
         "set transaction isolation level read committed; start transaction read write; \
-         select id into @leasehold_id from {} where id = {} for update; {}",
-        tables.stripe,
-        stripe(name.as_str()),
+         select seat into @leasehold_seat from {} where name = {} and seat = 0 for update; {}",
+        tables.claim,
+        name_literal(name.as_str()),
         engine.look_text(name.as_str()),
     );
     let rows = talk.say(&begin, doing).await?;
@@ -64,7 +65,7 @@ async fn bury(engine: &MysqlEngine, talk: &mut Talk<'_>, name: &Name) -> Result<
         "select hex(id) from {} where id in {dead} and expires <= utc_timestamp(6) \
          order by id for update skip locked; \
          select concat('-', hex(c.session)) from {} c left join {} s on s.id = c.session \
-         where c.name = {} and s.id is null",
+         where c.name = {} and c.ticket is not null and s.id is null",
         tables.session,
         tables.claim,
         tables.session,
@@ -77,20 +78,21 @@ async fn bury(engine: &MysqlEngine, talk: &mut Talk<'_>, name: &Name) -> Result<
             .map(|id| format!("x'{}'", id.trim_start_matches('-'))),
     );
     let loose = format!(
-        "select place from {} where name = {} and session in {over} \
-         order by place for update skip locked",
+        "select seat from {} where name = {} and session in {over} and ticket is not null \
+         order by seat for update skip locked",
         tables.claim,
         name_literal(name.as_str()),
     );
     let rows = talk.say(&loose, doing).await?;
-    let places: Vec<u64> = rows.iter().filter_map(|row| number(row, 0)).collect();
-    let places = list(places.iter().map(u64::to_string));
+    let seats: Vec<u64> = rows.iter().filter_map(|row| number(row, 0)).collect();
+    let seats = list(seats.iter().map(u64::to_string));
     let end = format!(
-        "update {} set expires = {ENDED} where id in {over}; \
-         delete from {} where name = {} and place in {places}; commit",
-        tables.session,
-        tables.claim,
-        name_literal(name.as_str()),
+        "update {session} set expires = {ENDED} where id in {over}; \
+         update {claim} set ticket = null where name = {name} and seat = 0 and seat in {seats}; \
+         delete from {claim} where name = {name} and seat > 0 and seat in {seats}; commit",
+        session = tables.session,
+        claim = tables.claim,
+        name = name_literal(name.as_str()),
     );
     talk.say(&end, doing).await?;
     Ok(())
@@ -121,7 +123,8 @@ async fn is_another_server(
 }
 
 /// A failover may have forgotten the last renewals. Whoever has not ended for
-/// good gets its whole time once more.
+/// good gets its whole time once more. It may have forgotten whole locks too:
+/// those that are new here begin above whatever was drawn.
 async fn grant_respite(
     engine: &MysqlEngine,
     talk: &mut Talk<'_>,
@@ -139,7 +142,9 @@ async fn grant_respite(
          update {session} set expires = \
          greatest(expires, utc_timestamp(6) + interval ttl microsecond) \
          where expires > {ENDED}; \
-         update {meta} set server = {server}, started = unix_timestamp() - {uptime}; commit",
+         update {meta} set \
+         floor = if(server = {server}, floor, greatest(floor, {CLOCK}) + 4294967296), \
+         server = {server}, started = unix_timestamp() - {uptime}; commit",
         meta = tables.meta,
         session = tables.session,
         server = engine.kind.identity(),

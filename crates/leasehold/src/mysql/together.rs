@@ -1,11 +1,9 @@
 //! Several locks in one step: two requests in one transaction.
 
-use std::collections::BTreeSet;
-
 use super::MysqlEngine;
 use super::inbox::OpenLease;
-use super::layout::stripe;
 use super::look::Line;
+use super::pool::{Lane, READ_COMMITTED};
 use super::text::{
     lease as lease_literal, list, name as name_literal, number, quoted_or_null,
     ticket as ticket_literal,
@@ -53,32 +51,32 @@ pub(super) async fn enqueue_all(engine: &MysqlEngine, tickets: &[Ticket]) -> Res
 async fn try_once(engine: &MysqlEngine, tickets: &[Ticket], open: &OpenLease) -> Result<Came> {
     let doing = || format!("lock {}", tickets[0].claim.name);
     let tables = &engine.tables;
-    let mut talk = engine.pool.talk(doing).await?;
     // Everybody who takes several takes them in this order.
-    let stripes: BTreeSet<_> = tickets
+    let mut names: Vec<_> = tickets.iter().map(|t| t.claim.name.as_str()).collect();
+    names.sort_unstable();
+    let mut begin = format!("{READ_COMMITTED}; ");
+    names
         .iter()
-        .map(|t| stripe(t.claim.name.as_str()))
-        .collect();
-    let stripes = list(stripes.iter().map(u32::to_string));
-    let names = list(tickets.iter().map(|t| name_literal(t.claim.name.as_str())));
+        .for_each(|name| begin.push_str(&engine.alone_text(name)));
+    let names = list(names.iter().map(|name| name_literal(name)));
     let lease = lease_literal(open.lease.id);
-    let begin = format!(
-        "set transaction isolation level read committed; start transaction read write; \
-         select id from {} where id in {stripes} order by id for update",
-        tables.stripe
+    let taken = format!(
+        "select name from {} where name in {names} and ticket is not null limit 1",
+        tables.claim
     );
-    talk.say(&begin, doing).await?;
+    let mut talk = engine.pool.talk(Lane::Common, doing).await?;
+    // Whoever comes too late finds that out without a write.
+    let is_taken = !talk.say(&taken, doing).await?.is_empty();
+    if !is_taken {
+        talk.say(&begin, doing).await?;
+    }
     let look = format!(
         "select epoch from {} where id = {lease} and expires > utc_timestamp(6)",
         tables.session
     );
     let rows = talk.say(&look, doing).await?;
     let epoch: Option<u64> = rows.first().and_then(|row| number(row, 0));
-    let look = format!(
-        "select name from {} where name in {names} limit 1",
-        tables.claim
-    );
-    let is_taken = !talk.say(&look, doing).await?.is_empty();
+    let is_taken = is_taken || !talk.say(&taken, doing).await?.is_empty();
     if epoch != Some(open.epoch()) || is_taken {
         let mut is_busy = is_taken;
         for ticket in tickets {
@@ -91,7 +89,7 @@ async fn try_once(engine: &MysqlEngine, tickets: &[Ticket], open: &OpenLease) ->
             is_busy &= line.other_capacity(ticket.capacity).is_none();
         }
         talk.say("rollback", doing).await?;
-        talk.end();
+        talk.end().await;
         return Ok(match is_busy {
             true => Came::Busy,
             false => Came::Otherwise,
@@ -104,7 +102,7 @@ async fn try_once(engine: &MysqlEngine, tickets: &[Ticket], open: &OpenLease) ->
 async fn put(
     engine: &MysqlEngine,
     tickets: &[Ticket],
-    mut talk: super::pool::Talk<'_>,
+    mut talk: super::line::Talk<'_>,
 ) -> Result<Came> {
     let doing = || format!("lock {}", tickets[0].claim.name);
     let tables = &engine.tables;
@@ -114,10 +112,7 @@ async fn put(
         let name = ticket.claim.name.as_str();
         text.push_str(&format!(
             include_str!("sql/put.sql"),
-            server = engine.kind.identity(),
-            stripe = tables.stripe,
             claim = tables.claim,
-            number = stripe(name),
             name = name_literal(name),
             ticket = ticket_literal(ticket.claim.id),
             lease = lease_literal(ticket.lease),
@@ -138,7 +133,7 @@ async fn put(
         claims.iter().for_each(|mine| mine.answered());
     }
     let rows = rows?;
-    talk.end();
+    talk.end().await;
     let places: Vec<u64> = rows.iter().filter_map(|row| number(row, 0)).collect();
     if places.len() != claims.len() {
         let error: Error = super::strange(doing(), &engine.pool.label);

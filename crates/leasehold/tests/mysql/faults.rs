@@ -179,16 +179,24 @@ async fn after_a_failover_the_first_grant_is_above_all_before_it() {
     };
     let one = session(&server.url(), "ttl=20s").await;
     let far = 1_u64 << 60;
-    server.sql(&format!("update leasehold_stripe set token = {far}"));
+    lock(&one, "ledger").await.release().await.unwrap();
+    let new = lock(&one, "new").await;
+    server.sql(&format!("update leasehold_claim set drawn = {far}"));
     let guard = lock(&one, "ledger").await;
     assert!(guard.token().get() > far);
     // As it looks on a replica which had not got the last grants. An enqueue is
     // the first that the new server hears of us.
-    server.sql("update leasehold_stripe set server = 'another'");
-    server.sql(&format!("update leasehold_stripe set token = {far}"));
-    server.sql("delete from leasehold_claim");
-    let again = lock(&session(&server.url(), "ttl=20s").await, "ledger").await;
+    server.sql(&format!(
+        "update leasehold_claim set server = 'another', place = {far}, drawn = {far}, \
+         ticket = null; delete from leasehold_claim where name = 'new'; \
+         update leasehold_meta set server = 'another'"
+    ));
+    let other = session(&server.url(), "ttl=20s").await;
+    let again = lock(&other, "ledger").await;
     assert!(again.token() > guard.token());
+    // Its clock may be behind the other's by an hour.
+    let again = lock(&other, "new").await;
+    assert!(again.token().get() > new.token().get() + 3_600_000_000);
     server.end_connections();
     assert_eq!(lost(&guard).await, Lost::Gone);
 }
@@ -225,7 +233,7 @@ async fn a_release_that_the_store_forgot_is_made_again() {
     let guard = lock(&one, "ledger").await;
     server.sql("create table kept as select * from leasehold_claim");
     guard.release().await.unwrap();
-    server.sql("insert into leasehold_claim select * from kept");
+    server.sql("replace into leasehold_claim select * from kept");
     let other = session(&server.url(), "ttl=2s").await;
     lock(&other, "ledger").await.release().await.unwrap();
 }

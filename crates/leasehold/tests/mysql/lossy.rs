@@ -19,6 +19,12 @@ async fn scene(server: &Mysql) -> (Way, Session, Session) {
     (way, far, near)
 }
 
+/// Part of the statement that takes a free lock, of the one that queues, and of
+/// the one that looks.
+const TAKE: &str = "Takes a lock";
+const QUEUE: &str = "@leasehold_queue";
+const LOOK: &str = "order by c.place";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_enqueue_or_withdrawal_leaves_one_claim_or_none() {
     let Some((_folder, server)) = mysql(&[]) else {
@@ -26,18 +32,34 @@ async fn a_lost_enqueue_or_withdrawal_leaves_one_claim_or_none() {
     };
     let (way, far, near) = scene(&server).await;
     let inspector = inspector(&server.url()).await;
+    lock(&near, "old").await.release().await.unwrap();
     for fault in FAULTS {
-        way.arm("@leasehold_place", fault);
-        let guard = lock(&far, "ledger").await;
+        // A lock without its row is queued for; one with it is taken.
+        for (text, name) in [(QUEUE, &*format!("{fault:?}")), (TAKE, "old")] {
+            way.arm(text, fault);
+            let guard = lock(&far, name).await;
+            way.fired().await;
+            queue_of(&inspector, name, 1).await;
+            assert!(near.mutex(name).try_lock().await.unwrap().is_none());
+            way.arm("set ticket = null", fault);
+            guard.release().await.unwrap();
+            way.fired().await;
+            let token = lock(&near, name).await;
+            queue_of(&inspector, name, 1).await;
+            token.release().await.unwrap();
+        }
+        let held = lock(&near, "old").await;
+        way.arm(QUEUE, fault);
+        let waiting = wait_for_lock(&far, "old");
         way.fired().await;
-        queue_of(&inspector, "ledger", 1).await;
-        assert!(near.mutex("ledger").try_lock().await.unwrap().is_none());
-        way.arm("for update nowait", fault);
+        queue_of(&inspector, "old", 2).await;
+        held.release().await.unwrap();
+        let guard = heard(waiting).await;
+        way.arm("delete from", fault);
         guard.release().await.unwrap();
         way.fired().await;
-        let token = lock(&near, "ledger").await;
-        queue_of(&inspector, "ledger", 1).await;
-        token.release().await.unwrap();
+        queue_of(&inspector, "old", 0).await;
+        lock(&near, "old").await.release().await.unwrap();
     }
 }
 
@@ -48,8 +70,9 @@ async fn a_lost_try_says_so_and_leaves_nothing() {
     };
     let (way, far, near) = scene(&server).await;
     let inspector = inspector(&server.url()).await;
+    lock(&near, "ledger").await.release().await.unwrap();
     for fault in FAULTS {
-        way.arm("@leasehold_place", fault);
+        way.arm(TAKE, fault);
         // It may be tried again over another connection; never half.
         match far.mutex("ledger").try_lock().await {
             Ok(Some(guard)) => guard.release().await.unwrap(),
@@ -58,7 +81,7 @@ async fn a_lost_try_says_so_and_leaves_nothing() {
         }
         queue_of(&inspector, "ledger", 0).await;
         let guard = lock(&near, "ledger").await;
-        way.arm("@leasehold_place", fault);
+        way.arm(LOOK, fault);
         match far.mutex("ledger").try_lock().await {
             Ok(Some(_)) => panic!("another has it"),
             Ok(None) => {}
@@ -80,7 +103,7 @@ async fn a_wait_goes_on_over_a_lost_look() {
         let guard = lock(&near, "ledger").await;
         let waiting = wait_for_lock(&far, "ledger");
         queue_of(&inspector, "ledger", 2).await;
-        way.arm("order by c.place\n; commit", fault);
+        way.arm(LOOK, fault);
         way.fired().await;
         guard.release().await.unwrap();
         heard(waiting).await.release().await.unwrap();
@@ -141,23 +164,35 @@ async fn a_request_that_comes_after_it_was_given_up_comes_too_late() {
     };
     let (way, far, near) = scene(&server).await;
     let inspector = inspector(&server.url()).await;
-    way.arm("@leasehold_place", Fault::HeldBack);
-    let mutex = far.mutex("ledger");
-    let asking = tokio::spawn(async move { mutex.lock().await });
-    way.fired().await;
-    asking.abort();
-    assert!(asking.await.unwrap_err().is_cancelled());
-    // Withdrawn by another way: the epoch says so.
-    super::server::wait_for("the withdrawal", || {
-        let epochs = "select count(*) from leasehold_session where epoch > 0";
-        (server.sql(epochs) == "1").then_some(())
-    });
-    way.release();
-    // The server has done what it wants with it when the next one is done.
-    let guard = lock(&near, "ledger").await;
-    queue_of(&inspector, "ledger", 1).await;
-    guard.release().await.unwrap();
-    // The session goes on under its new epoch.
-    lock(&far, "ledger").await.release().await.unwrap();
-    queue_of(&inspector, "ledger", 0).await;
+    lock(&near, "ledger").await.release().await.unwrap();
+    // The first is held back when the lock is free, the second when it is queued for.
+    for (epoch, text) in [(1, TAKE), (2, QUEUE)] {
+        let held = match text {
+            QUEUE => Some(lock(&near, "ledger").await),
+            _ => None,
+        };
+        way.arm(text, Fault::HeldBack);
+        let mutex = far.mutex("ledger");
+        let asking = tokio::spawn(async move { mutex.lock().await });
+        way.fired().await;
+        asking.abort();
+        assert!(asking.await.unwrap_err().is_cancelled());
+        // Withdrawn by another way: the epoch says so.
+        super::server::wait_for("the withdrawal", || {
+            let epochs = "select max(epoch) from leasehold_session";
+            (server.sql(epochs) == epoch.to_string()).then_some(())
+        });
+        drop(held);
+        // Nothing else keeps it from a lock that is free again.
+        lock(&near, "ledger").await.release().await.unwrap();
+        lock(&near, "ledger").await.release().await.unwrap();
+        queue_of(&inspector, "ledger", 0).await;
+        let free = "select count(*) from leasehold_claim where ticket is null and queued = 0";
+        assert_eq!(server.sql(free), "1");
+        way.release();
+        way.fired().await;
+        queue_of(&inspector, "ledger", 0).await;
+        // The session goes on under its new epoch.
+        lock(&far, "ledger").await.release().await.unwrap();
+    }
 }

@@ -106,6 +106,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
                                 state.released.notified().await;
                                 server.write_all(&message).await?;
                                 wait_until_done(&mut server).await?;
+                                state.fired.notify_one();
                                 return Ok(());
                             }
                             Fault::AnswerLost | Fault::Silence => {}

@@ -1,3 +1,3 @@
-select id into @leasehold_id from {stripe} where id = {number} for update;
+{alone}
 update {session} set epoch = epoch + 1 where id = {lease};
 select 'epoch', epoch from {session} where id = {lease};

@@ -1,27 +1,30 @@
 -- Puts a claim at the end of its queue, once however often it is asked for, and
--- answers the queue as it is then. The order is drawn when the queue is ours
--- alone. It is above the last one, far above if another server drew that, and
--- never below the clock, so that what a crash forgot does not come twice.
+-- answers the queue as it is then. The first seat is taken if nobody is there;
+-- having its row is being alone with the queue.
 set transaction isolation level read committed;
 start transaction read write;
-select max(greatest(token + 32, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
-    + if(server in ('', {server}), 0, 4294967296)) into @leasehold_place
-from {stripe} where id = {number} for update;
-insert into {claim} (name, place, ticket, session, holder, capacity, weight, label, since)
-select {name}, @leasehold_place, {ticket}, s.id, {holder}, {capacity}, {weight}, {label},
-    utc_timestamp(6)
-from {session} s
-where s.id = {lease} and s.epoch = {epoch} and s.expires > utc_timestamp(6)
-and not exists (
+{alone}
+select count(ticket), max(if(seat = 0, drawn, 0)) into @leasehold_queue, @leasehold_place
+from {claim} where name = {name};
+insert into {claim} (name, seat, place, ticket, session, holder, capacity, weight, label,
+    since, drawn, queued, server)
+select {name}, if(@leasehold_queue = 0, 0, @leasehold_place), @leasehold_place, {ticket}, l.id,
+    {holder}, {capacity}, {weight}, {label}, utc_timestamp(6), 0, 0, ''
+from (
+    select s.id from {session} s
+    where s.id = {lease} and s.epoch = {epoch} and s.expires > utc_timestamp(6)
+) l
+where not exists (
     select 1 from {claim} c
-    where c.name = {name} and (c.ticket = {ticket} or c.capacity <> {capacity})
+    where c.name = {name} and c.ticket is not null
+    and (c.ticket = {ticket} or c.capacity <> {capacity})
 )
 and ({waits} or {weight} + (
-    select coalesce(sum(c.weight), 0) from {claim} c where c.name = {name}
-) <= {capacity});
-update {stripe} set token = @leasehold_place, server = {server}
-where id = {number} and exists (
-    select 1 from {claim} c where c.name = {name} and c.place = @leasehold_place
-);
+    select coalesce(sum(c.weight), 0) from {claim} c
+    where c.name = {name} and c.ticket is not null
+) <= {capacity})
+on duplicate key update place = values(place), ticket = values(ticket),
+    session = values(session), holder = values(holder), capacity = values(capacity),
+    weight = values(weight), label = values(label), since = values(since), queued = 0;
 {look};
 commit
