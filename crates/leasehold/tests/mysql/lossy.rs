@@ -196,3 +196,24 @@ async fn a_request_that_comes_after_it_was_given_up_comes_too_late() {
         lock(&far, "ledger").await.release().await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_stops_inside_a_take_over_does_not_stop_the_others() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let (way, far, near) = scene(&server).await;
+    let dead = super::session(&server.url(), "ttl=20s").await;
+    let guard = lock(&dead, "ledger").await;
+    let end = "update leasehold_session set expires = utc_timestamp(6) - interval 1 second \
+               where id in (select session from leasehold_claim where ticket is not null)";
+    server.sql(end);
+    way.arm("order by id for update skip locked", Fault::HeldBack);
+    let mutex = far.mutex("ledger");
+    let stopped = tokio::spawn(async move { mutex.try_lock().await });
+    way.fired().await;
+    // It has the lock's row, and nothing comes from it any more.
+    let next = lock(&near, "ledger").await;
+    assert!(next.token() > guard.token());
+    stopped.abort();
+}
