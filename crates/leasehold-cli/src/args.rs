@@ -67,7 +67,7 @@ pub(crate) enum Command {
     Fence(FenceArgs),
     Gate(GateArgs),
     /// Print the SQL that makes the tables, for a role that may not make them
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     Schema,
     /// Print completions for a shell
     Completions(Completions),

@@ -20,7 +20,7 @@ mod print;
 #[cfg(feature = "redis")]
 mod redlock;
 mod run;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 mod schema;
 mod show;
 mod signals;
@@ -104,7 +104,7 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
             drop(runtime);
             gate::gate(common, args, console)
         }
-        #[cfg(feature = "postgres")]
+        #[cfg(any(feature = "postgres", feature = "mysql"))]
         Command::Schema => schema::schema(common),
         Command::Completions(args) => completions::completions(args),
         Command::Man(args) => man::man(args),

@@ -58,7 +58,9 @@ pub(crate) fn identity(url: &str) -> String {
         None => format!("{scheme}:{rest}"),
     };
     // The locks of two schemas are two stores.
-    let schema = scheme.starts_with("postgres").then(|| schema(url));
+    let schema = ["postgres", "postgresql", "mysql", "mariadb"]
+        .contains(&scheme)
+        .then(|| schema(url));
     match schema.flatten() {
         Some(schema) => format!("{place}?schema={schema}"),
         None => place,

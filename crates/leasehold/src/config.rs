@@ -102,6 +102,11 @@ impl Config {
                 let engine = crate::postgres::connect(config).await?;
                 Ok((engine, Clock::Boot))
             }
+            #[cfg(feature = "mysql")]
+            Store::Mysql(config) => {
+                let engine = crate::mysql::MysqlEngine::connect(config).await?;
+                Ok((Arc::new(engine), Clock::Boot))
+            }
         }
     }
 }

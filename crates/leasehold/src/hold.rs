@@ -251,7 +251,7 @@ impl Hold {
 
     /// The claim goes back to the store after this hold, whoever waits in this
     /// process.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn bind(&self) {
         if let Some(stake) = &mut *self.held_stake() {
             stake.claim.is_bound = true;

@@ -27,6 +27,8 @@ pub mod engine;
 pub mod fence;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod rule;
@@ -153,6 +155,22 @@ pub async fn bare_advisory(url: &str, tasks: usize) -> Result<postgres::BareAdvi
             "measure",
             "not a PostgreSQL URL",
         )),
+    }
+}
+
+/// MySQL without leasehold, for measuring only.
+///
+/// # Errors
+/// What the server says.
+///
+/// # Cancel safety
+/// A table may be left.
+#[doc(hidden)]
+#[cfg(feature = "mysql")]
+pub async fn bare_mysql(url: &str, names: &[String]) -> Result<mysql::BareMysql> {
+    match config::Config::parse(url)?.store {
+        config::Store::Mysql(config) => mysql::BareMysql::connect(&config, names).await,
+        _ => Err(Error::new(ErrorKind::Config, "measure", "not a MySQL URL")),
     }
 }
 

@@ -7,6 +7,12 @@ mod etcd;
 #[cfg(feature = "etcd")]
 #[path = "conformance/etcd_pool.rs"]
 mod etcd_pool;
+#[cfg(feature = "mysql")]
+#[path = "server/mysql.rs"]
+mod mysql;
+#[cfg(feature = "mysql")]
+#[path = "conformance/mysql_pool.rs"]
+mod mysql_pool;
 #[cfg(feature = "redis")]
 #[path = "conformance/pool.rs"]
 mod pool;
@@ -173,6 +179,24 @@ const STORES: &[Store] = &[
         lacks: postgres::lacks_postgres,
         start: |_, _| postgres_pool::SESSION.take(),
     },
+    #[cfg(feature = "mysql")]
+    Store {
+        name: "mysql",
+        lacks: mysql::lacks_mysql,
+        start: |_, _| mysql_pool::PLAIN.take(),
+    },
+    #[cfg(feature = "mysql")]
+    Store {
+        name: "mysql-repeatable-read",
+        lacks: mysql::lacks_mysql,
+        start: |_, _| mysql_pool::REPEATABLE_READ.take(),
+    },
+    #[cfg(feature = "mysql")]
+    Store {
+        name: "mysql-serializable",
+        lacks: mysql::lacks_mysql,
+        start: |_, _| mysql_pool::SERIALIZABLE.take(),
+    },
 ];
 
 /// A Redis server of its own, and its URL with these options.
@@ -203,6 +227,8 @@ fn main() -> ExitCode {
     zookeeper_pool::end();
     #[cfg(feature = "postgres")]
     postgres_pool::end();
+    #[cfg(feature = "mysql")]
+    mysql_pool::end();
     code
 }
 

@@ -6,6 +6,8 @@
 
 #[path = "server/etcd.rs"]
 mod etcd;
+#[path = "server/mysql.rs"]
+mod mysql;
 #[path = "server/postgres.rs"]
 mod postgres;
 mod server;
@@ -55,6 +57,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
     if must_skip(lacks_redis())
         || must_skip(etcd::Version::System.lacks())
         || must_skip(postgres::lacks_postgres())
+        || must_skip(mysql::lacks_mysql())
     {
         return;
     }
@@ -73,6 +76,8 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
     let etcd = etcd::Etcd::start(folder.path(), etcd::Version::System);
     let zookeeper = zookeeper::Zookeeper::start(folder.path());
     let postgres = postgres::Postgres::start(folder.path(), &[]);
+    let other = tempfile::tempdir().unwrap();
+    let mysql = mysql::Mysql::start(other.path(), &[]);
     for (store, url) in [
         ("[`sqlite:PATH`](docs/stores/sqlite.md)", sqlite),
         ("[`redis:`](docs/stores/redis.md)", layout("queue")),
@@ -96,6 +101,7 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
             "[`postgres:…?mode=session`](docs/stores/postgres.md)",
             format!("{}?mode=session&schema=other", postgres.url()),
         ),
+        ("[`mysql:`](docs/stores/mysql.md)", mysql.url()),
         ("`memory:`", "memory:".to_owned()),
     ] {
         write!(table, "{}", row(store, &promises(&url).await)).unwrap();

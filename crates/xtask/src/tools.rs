@@ -39,6 +39,7 @@ pub(crate) const TOOLS: &[Tool] = &[
         "postgresql",
         "conformance",
     ),
+    tool("mariadbd", "mariadb-server", "conformance"),
     tool("/usr/sbin/pgbouncer", "pgbouncer", "servers"),
     tool("cc", "gcc", "servers"),
     tool("make", "make", "servers"),

@@ -6,6 +6,8 @@ mod contend;
 mod etcd;
 mod floor;
 mod held;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -17,7 +19,8 @@ mod report;
     feature = "redis",
     feature = "etcd",
     feature = "zookeeper",
-    feature = "postgres"
+    feature = "postgres",
+    feature = "mysql"
 ))]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(crate) mod slice;
@@ -114,6 +117,12 @@ pub(crate) async fn bench(
     #[cfg(feature = "postgres")]
     if postgres::is_meant(&setting.url) {
         postgres::bench(&setting, &scratch, &mut report, wanted).await?;
+        report.finish()?;
+        return Ok(exit::OK);
+    }
+    #[cfg(feature = "mysql")]
+    if mysql::is_meant(&setting.url) {
+        mysql::bench(&setting, &scratch, &mut report, wanted).await?;
         report.finish()?;
         return Ok(exit::OK);
     }

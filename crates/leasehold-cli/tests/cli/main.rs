@@ -18,6 +18,11 @@ mod gate;
 mod hold;
 mod look;
 mod loss;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "mysql")]
+#[path = "../../../leasehold/tests/server/mysql.rs"]
+mod mysql_server;
 mod nested;
 #[cfg(feature = "postgres")]
 mod postgres;

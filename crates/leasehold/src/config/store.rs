@@ -20,6 +20,8 @@ pub(super) const SCHEMES: &[&str] = &[
     "zk",
     "postgres",
     "postgresql",
+    "mysql",
+    "mariadb",
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(crate) enum Store {
     Zookeeper(Box<crate::zookeeper::ZookeeperConfig>),
     #[cfg(feature = "postgres")]
     Postgres(Box<crate::postgres::PostgresConfig>),
+    #[cfg(feature = "mysql")]
+    Mysql(Box<crate::mysql::MysqlConfig>),
 }
 
 impl Store {
@@ -57,6 +61,8 @@ impl Store {
             Self::Zookeeper(_) => "zk",
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => "postgres",
+            #[cfg(feature = "mysql")]
+            Self::Mysql(_) => "mysql",
         }
     }
 
@@ -74,6 +80,8 @@ impl Store {
             Self::Zookeeper(_) => crate::zookeeper::OPTIONS,
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => crate::postgres::OPTIONS,
+            #[cfg(feature = "mysql")]
+            Self::Mysql(_) => crate::mysql::OPTIONS,
         }
     }
 
@@ -123,6 +131,15 @@ impl Store {
                 Err(Refusal::NotOurs) => {}
             }
         }
+        #[cfg(feature = "mysql")]
+        if let Self::Mysql(config) = self
+            && crate::mysql::OPTIONS.contains(&key)
+        {
+            return config.set(key, _value).map_err(|refusal| match refusal {
+                crate::mysql::Refusal::Unknown(what, known) => unknown(what, _value, known),
+                crate::mysql::Refusal::Wrong(why) => wrong(why),
+            });
+        }
         let known = [OPTIONS, self.options()].concat();
         Err(unknown("option", key, &known))
     }
@@ -141,6 +158,8 @@ impl Store {
             Self::Zookeeper(_) => Ok(()),
             #[cfg(feature = "postgres")]
             Self::Postgres(config) => config.check().map_err(wrong),
+            #[cfg(feature = "mysql")]
+            Self::Mysql(config) => config.check().map_err(wrong),
         }
     }
 }
@@ -192,6 +211,16 @@ impl Store {
         #[cfg(not(feature = "postgres"))]
         if scheme == "postgres" || scheme == "postgresql" {
             let why = format!("{scheme}: is not compiled in; enable the feature `postgres`");
+            return Err(wrong(why));
+        }
+        #[cfg(feature = "mysql")]
+        if crate::mysql::SCHEMES.contains(&scheme) {
+            let config = crate::mysql::MysqlConfig::parse(scheme, place);
+            return config.map(Box::new).map(Self::Mysql).map_err(wrong);
+        }
+        #[cfg(not(feature = "mysql"))]
+        if scheme == "mysql" || scheme == "mariadb" {
+            let why = format!("{scheme}: is not compiled in; enable the feature `mysql`");
             return Err(wrong(why));
         }
         // Both `sqlite:/path` and `sqlite:///path` are in use.

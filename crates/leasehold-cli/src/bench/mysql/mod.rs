@@ -1,0 +1,168 @@
+//! `leasehold bench --url mysql://…`: ours and bare updates of one row through
+//! the same client and pool, in turns on a server that somebody else started.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::Mutex;
+use leasehold::mysql::BareMysql;
+
+use crate::exit::Failure;
+
+use super::report::{Goal, Report, median, quantile};
+use super::slice::{Slice, evenness};
+use super::{Setting, contend, held, startup};
+
+/// How many rounds the contenders take turns for.
+const ROUNDS: u32 = 15;
+const TASKS: usize = 64;
+const SESSIONS: usize = 16;
+
+/// Whether the URL is for this benchmark.
+pub(crate) fn is_meant(url: &str) -> bool {
+    url.starts_with("mysql:") || url.starts_with("mariadb:")
+}
+
+pub(crate) async fn bench(
+    setting: &Setting,
+    scratch: &super::Scratch,
+    report: &mut Report,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<(), Failure> {
+    if wanted("one task") {
+        one_task(setting, report).await?;
+    }
+    if wanted("64 tasks, 64 names") {
+        many_names(setting, report).await?;
+    }
+    if wanted("16 sessions, one name") {
+        one_name(setting, report).await?;
+    }
+    if wanted("8 processes, one name") {
+        contend::processes(setting, report).await?;
+    }
+    if wanted("10000 held") {
+        held::held(setting, report).await?;
+    }
+    if wanted("run") {
+        startup::startup(setting, scratch, report)?;
+    }
+    Ok(())
+}
+
+/// How long one contender of two has its turn.
+fn turn(setting: &Setting) -> Duration {
+    (setting.time / ROUNDS / 2).max(Duration::from_millis(40))
+}
+
+fn name(task: usize) -> String {
+    format!("leasehold-bench/many/{task}")
+}
+
+async fn bare(setting: &Setting, tasks: usize) -> Result<Arc<BareMysql>, Failure> {
+    let names: Vec<_> = (0..tasks).map(name).collect();
+    let bare = leasehold::bare_mysql(&setting.url, &names).await?;
+    Ok(Arc::new(bare))
+}
+
+async fn ours(mutexes: &Arc<[Mutex]>, time: Duration) -> Result<Slice, Failure> {
+    let mutexes = mutexes.clone();
+    Slice::of(mutexes.len(), time, move |task| {
+        let mutex = mutexes[task].clone();
+        async move { mutex.lock().await?.release().await }
+    })
+    .await
+}
+
+async fn floor(bare: &Arc<BareMysql>, tasks: usize, time: Duration) -> Result<Slice, Failure> {
+    let bare = bare.clone();
+    Slice::of(tasks, time, move |task| {
+        let bare = bare.clone();
+        async move { bare.cycle(&name(task)).await }
+    })
+    .await
+}
+
+async fn one_task(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
+    let part = "one task";
+    let session = leasehold::connect(&setting.url).await?;
+    let bare = bare(setting, 1).await?;
+    let mutexes: Arc<[Mutex]> = [session.mutex("leasehold-bench/one")].into();
+    let time = turn(setting);
+    let (mut mine, mut raw, mut ratios) = (vec![], vec![], vec![]);
+    for _ in 0..ROUNDS {
+        let mut ours = ours(&mutexes, time).await?;
+        let mut bare = floor(&bare, 1, time).await?;
+        ratios.push(ours.p50() / bare.p50());
+        mine.append(&mut ours.samples);
+        raw.append(&mut bare.samples);
+    }
+    session.close().await;
+    bare.close().await?;
+    let mut figure = |what, value, unit, goal| report.figure(part, what, value, unit, goal);
+    figure("lock + unlock, p50", median(&mut mine), "us", Goal::None)?;
+    let p99 = quantile(&mut mine, 0.99);
+    figure("lock + unlock, p99", p99, "us", Goal::None)?;
+    figure("raw floor, p50", median(&mut raw), "us", Goal::None)?;
+    let ratio = median(&mut ratios);
+    figure("p50 against the raw floor", ratio, "x", Goal::AtMost(1.2))
+}
+
+async fn many_names(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
+    let part = "64 tasks, 64 names";
+    let session = leasehold::connect(&setting.url).await?;
+    let bare = bare(setting, TASKS).await?;
+    let mutexes: Arc<[Mutex]> = (0..TASKS).map(|task| session.mutex(name(task))).collect();
+    let time = turn(setting).max(Duration::from_millis(200));
+    let (mut mine, mut raw, mut ratios) = (vec![], vec![], vec![]);
+    for _ in 0..ROUNDS {
+        let ours = ours(&mutexes, time).await?;
+        let bare = floor(&bare, TASKS, time).await?;
+        ratios.push(ours.rate() / bare.rate());
+        mine.push(ours.rate());
+        raw.push(bare.rate());
+    }
+    session.close().await;
+    bare.close().await?;
+    let mut figure = |what, value, unit, goal| report.figure(part, what, value, unit, goal);
+    figure("cycles, all tasks", median(&mut mine), "1/s", Goal::None)?;
+    figure("raw floor", median(&mut raw), "1/s", Goal::None)?;
+    let ratio = median(&mut ratios);
+    figure(
+        "speed against the raw floor",
+        ratio,
+        "x",
+        Goal::AtLeast(0.8),
+    )
+}
+
+/// Sessions that hand one lock around: every hand-over goes through the store.
+async fn one_name(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
+    let part = "16 sessions, one name";
+    let (mut sessions, mut mutexes) = (Vec::new(), Vec::new());
+    for _ in 0..SESSIONS {
+        let session = leasehold::connect(&setting.url).await?;
+        mutexes.push(session.mutex("leasehold-bench/hot"));
+        sessions.push(session);
+    }
+    let bare = bare(setting, 1).await?;
+    let slice = ours(&mutexes.into(), setting.time).await?;
+    let mut floor = floor(&bare, 1, setting.time / 4).await?;
+    for session in sessions {
+        session.close().await;
+    }
+    bare.close().await?;
+    // One after the other, a grant takes this long; a bare cycle has two commits.
+    let grant = 1e6 / slice.rate();
+    let mut figure = |what, value, unit, goal| report.figure(part, what, value, unit, goal);
+    figure("cycles, all sessions", slice.rate(), "1/s", Goal::None)?;
+    let commits = grant / (floor.p50() / 2.0);
+    figure("grant to grant", commits, "commits", Goal::AtMost(3.0))?;
+    let evenness = evenness(&slice.grants);
+    figure(
+        "least served against most",
+        evenness,
+        "x",
+        Goal::AtLeast(0.8),
+    )
+}

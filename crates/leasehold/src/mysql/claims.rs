@@ -1,0 +1,315 @@
+//! What happens to claims: mostly one request each.
+
+use super::MysqlEngine;
+use super::inbox::{Mine, OpenLease};
+use super::layout::CLOCK;
+use super::look::Line;
+use super::pool::{Answer, Lane};
+use super::takeover::take_over;
+use super::text::{
+    column, lease as lease_literal, name as name_literal, number, quoted, quoted_or_null,
+    ticket as ticket_literal,
+};
+use crate::engine::{ClaimRef, Standing, Ticket, Withdrawn};
+use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::fence::Token;
+use crate::rule;
+
+/// How often a request is made anew because requests were called back or somebody
+/// dead was in the way.
+const ROUNDS: u32 = 20;
+
+/// Puts the claim at the end of its queue.
+pub(super) async fn enqueue(engine: &MysqlEngine, ticket: &Ticket) -> Result<Standing> {
+    let Some(open) = engine.inbox.lease(ticket.lease) else {
+        return Ok(Standing::Gone);
+    };
+    let mine = engine.inbox.admit(ticket);
+    if let Some(token) = take_free(engine, ticket, &mine, &open).await? {
+        return Ok(Standing::Held { token });
+    }
+    let mut may_bury = true;
+    // A claim that does not wait reads first, so that it writes nothing in vain.
+    let mut may_write = ticket.waits;
+    for _ in 0..ROUNDS {
+        let line = match may_write {
+            true => ask_for(engine, ticket, &mine, &open).await?,
+            false => engine.look(&ticket.claim.name, || doing(ticket)).await?,
+        };
+        if line.place_of(ticket.claim.id).is_some() {
+            return Ok(line.standing(&mine));
+        }
+        let other = line.other_capacity(ticket.capacity);
+        let has_room = line.has_room(ticket.capacity, ticket.weight);
+        let is_refused = other.is_some() || !has_room && !ticket.waits;
+        if is_refused && may_bury && line.has_dead() {
+            may_bury = false;
+            take_over(engine, &ticket.claim.name).await?;
+            continue;
+        }
+        if is_refused {
+            dissolve(engine, &mine).await?;
+        }
+        if let Some(used) = other {
+            let why = rule::mismatch(ticket.capacity, used);
+            let error = Error::new(ErrorKind::Conflict, doing(ticket), why);
+            return Err(error.on(&*engine.pool.label));
+        }
+        if is_refused {
+            return Ok(Standing::Busy);
+        }
+        if !std::mem::replace(&mut may_write, true) {
+            continue;
+        }
+        match epoch(engine, ticket).await? {
+            Some(epoch) => open.learn_epoch(epoch),
+            None => return Ok(Standing::Gone),
+        }
+    }
+    let why = "requests are called back faster than they can be made";
+    Err(Error::new(ErrorKind::Unavailable, doing(ticket), why).on(&*engine.pool.label))
+}
+
+/// Takes the lock if nobody has it or waits for it: one statement.
+async fn take_free(
+    engine: &MysqlEngine,
+    ticket: &Ticket,
+    mine: &Mine,
+    open: &OpenLease,
+) -> Result<Option<Token>> {
+    let text = format!(
+        include_str!("sql/take.sql"),
+        clock = CLOCK,
+        server = engine.kind.identity(),
+        claim = engine.tables.claim,
+        session = engine.tables.session,
+        name = name_literal(ticket.claim.name.as_str()),
+        ticket = ticket_literal(ticket.claim.id),
+        lease = lease_literal(ticket.lease),
+        epoch = open.epoch(),
+        holder = ticket.holder,
+        capacity = ticket.capacity,
+        weight = ticket.weight,
+        label = quoted_or_null(ticket.label.as_deref()),
+    );
+    mine.asked();
+    let asking = engine.pool.ask_once(Lane::Common, &text, || doing(ticket));
+    let answer = asking.await;
+    engine.hear_of_breaks();
+    if is_sure(&answer) {
+        mine.answered();
+    }
+    // A row that stays locked has a queue behind it.
+    let place = match answer? {
+        Some(answer) if answer.matched > 0 => answer.drawn,
+        _ => return Ok(None),
+    };
+    mine.sits(0);
+    mine.is_held(place);
+    Ok(Some(Token::new(place)))
+}
+
+/// Whether nothing of the request can still come.
+fn is_sure(answer: &Result<Option<Answer>>) -> bool {
+    match answer {
+        Ok(Some(answer)) => !answer.is_repeated,
+        Ok(None) => true,
+        Err(error) => error.effect() == Effect::None,
+    }
+}
+
+async fn ask_for(
+    engine: &MysqlEngine,
+    ticket: &Ticket,
+    mine: &Mine,
+    open: &OpenLease,
+) -> Result<Line> {
+    let name = ticket.claim.name.as_str();
+    let text = format!(
+        include_str!("sql/enqueue.sql"),
+        alone = engine.alone_text(name),
+        claim = engine.tables.claim,
+        session = engine.tables.session,
+        name = name_literal(name),
+        ticket = ticket_literal(ticket.claim.id),
+        lease = lease_literal(ticket.lease),
+        epoch = open.epoch(),
+        holder = ticket.holder,
+        capacity = ticket.capacity,
+        weight = ticket.weight,
+        waits = ticket.waits,
+        label = quoted_or_null(ticket.label.as_deref()),
+        look = engine.look_text(name),
+    );
+    let doing = || doing(ticket);
+    mine.asked();
+    let answer = engine.ask(&text, doing).await.map(Some);
+    if is_sure(&answer) {
+        mine.answered();
+    }
+    let rows = answer?.map(|answer| answer.rows).unwrap_or_default();
+    Line::read(&rows, doing, &engine.pool.label)
+}
+
+/// The epoch of the session, if it lives.
+async fn epoch(engine: &MysqlEngine, ticket: &Ticket) -> Result<Option<u64>> {
+    let text = format!(
+        "select epoch from {} where id = {} and expires > utc_timestamp(6)",
+        engine.tables.session,
+        lease_literal(ticket.lease),
+    );
+    let answer = engine.ask(&text, || doing(ticket)).await?;
+    Ok(answer.rows.first().and_then(|row| number(row, 0)))
+}
+
+/// Nobody withdraws what was not given, so nothing may be left that could still
+/// come.
+async fn dissolve(engine: &MysqlEngine, mine: &Mine) -> Result<()> {
+    if mine.is_in_doubt() {
+        leave(engine, mine).await?;
+    }
+    engine.inbox.forget(mine.claim.id);
+    Ok(())
+}
+
+/// Takes out a claim of this session.
+pub(super) async fn withdraw(engine: &MysqlEngine, claim: &ClaimRef) -> Result<Withdrawn> {
+    let Some(mine) = engine.inbox.claim(claim.id) else {
+        let text = engine.leave_text(claim, "");
+        let found = take_out(engine, claim, &text).await;
+        return found.map(|(found, _)| found);
+    };
+    // It is known until it is surely out, so that closing does not overlook it.
+    let found = leave(engine, &mine).await?;
+    engine.inbox.forget(claim.id);
+    Ok(found)
+}
+
+/// Takes out a claim of ours. If a request for it may still be on its way, it is
+/// called back: whoever has the queue after us finds another epoch.
+pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn> {
+    mine.leaves();
+    let (seat, is_fenced) = mine.seat();
+    if mine.is_in_doubt() {
+        let callback = format!(
+            include_str!("sql/callback.sql"),
+            alone = engine.alone_text(mine.claim.name.as_str()),
+            session = engine.tables.session,
+            lease = lease_literal(mine.lease),
+        );
+        let text = engine.leave_text(&mine.claim, &callback);
+        let (found, epoch) = take_out(engine, &mine.claim, &text).await?;
+        mine.nothing_comes_any_more();
+        if let (Some(open), Some(epoch)) = (engine.inbox.lease(mine.lease), epoch) {
+            open.learn_epoch(epoch);
+        }
+        return Ok(found);
+    }
+    if is_fenced || mine.order().is_none() {
+        return leave_without(engine, mine).await;
+    }
+    let (claim, ticket) = (&engine.tables.claim, ticket_literal(mine.claim.id));
+    let name = name_literal(mine.claim.name.as_str());
+    let change = match seat {
+        0 => format!("update {claim} set ticket = null"),
+        _ => format!("delete from {claim}"),
+    };
+    let text = format!("{change} where name = {name} and seat = {seat} and ticket = {ticket}");
+    let doing = || format!("withdraw {}", mine.claim.name);
+    let asking = engine.pool.ask_once(Lane::Aside, &text, doing);
+    let answer = asking.await;
+    engine.hear_of_breaks();
+    match answer? {
+        // What the first of two requests took out, the second does not find.
+        Some(answer) if answer.matched > 0 || answer.is_repeated => Ok(Withdrawn::Removed),
+        Some(_) => Ok(Withdrawn::Absent),
+        None => Err(stays_locked(engine, doing())),
+    }
+}
+
+/// The same, wherever it is, without waiting for a transaction that it fences.
+pub(super) async fn leave_without(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn> {
+    let text = engine.leave_text(&mine.claim, "");
+    let found = take_out(engine, &mine.claim, &text).await;
+    found.map(|(found, _)| found)
+}
+
+fn stays_locked(engine: &MysqlEngine, doing: String) -> Error {
+    let why = "a transaction that the lock fences is still open";
+    Error::new(ErrorKind::Unavailable, doing, why).on(&*engine.pool.label)
+}
+
+/// Breaks a claim, whoever's it is.
+pub(super) async fn evict(
+    engine: &MysqlEngine,
+    claim: &ClaimRef,
+    by: &str,
+    reason: &str,
+) -> Result<Withdrawn> {
+    let text = format!(
+        include_str!("sql/evict.sql"),
+        claim = engine.tables.claim,
+        session = engine.tables.session,
+        eviction = engine.tables.eviction,
+        name = name_literal(claim.name.as_str()),
+        ticket = ticket_literal(claim.id),
+        by = quoted(by),
+        reason = quoted(reason),
+    );
+    let (found, _) = take_out(engine, claim, &text).await?;
+    Ok(found)
+}
+
+async fn take_out(
+    engine: &MysqlEngine,
+    claim: &ClaimRef,
+    text: &str,
+) -> Result<(Withdrawn, Option<u64>)> {
+    let doing = || format!("withdraw {}", claim.name);
+    let asking = engine.ask_or_locked(text, doing);
+    let Some(answer) = asking.await? else {
+        return Err(stays_locked(engine, doing()));
+    };
+    let mut epoch = None;
+    let mut found = match answer.is_repeated {
+        // What the first of two requests took out, the second does not find.
+        true => Withdrawn::Removed,
+        false => Withdrawn::Absent,
+    };
+    for row in &answer.rows {
+        match column(row, 0).as_deref() {
+            Some("epoch") => epoch = number(row, 1),
+            _ => found = Withdrawn::Removed,
+        }
+    }
+    Ok((found, epoch))
+}
+
+impl MysqlEngine {
+    /// The statement that takes the lock's first seat, making it if it is not there,
+    /// and draws an order. Who has that row is alone with the queue.
+    pub(super) fn alone_text(&self, name: &str) -> String {
+        format!(
+            include_str!("sql/alone.sql"),
+            claim = self.tables.claim,
+            meta = self.tables.meta,
+            name = name_literal(name),
+            clock = CLOCK,
+            server = self.kind.identity(),
+        )
+    }
+
+    fn leave_text(&self, claim: &ClaimRef, callback: &str) -> String {
+        format!(
+            include_str!("sql/leave.sql"),
+            claim = self.tables.claim,
+            name = name_literal(claim.name.as_str()),
+            ticket = ticket_literal(claim.id),
+            callback = callback,
+        )
+    }
+}
+
+fn doing(ticket: &Ticket) -> String {
+    format!("lock {}", ticket.claim.name)
+}

@@ -1,0 +1,218 @@
+//! The tables: what they are called, whether they are there, and making them.
+
+use super::pool::Pool;
+use super::text::{column, identifier, number, quoted};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Raised by any change that an older version would misread.
+pub(super) const VERSION: u32 = 1;
+
+/// The names of the tables, quoted.
+#[derive(Debug, Clone)]
+pub(super) struct Tables {
+    pub(super) meta: String,
+    pub(super) session: String,
+    pub(super) claim: String,
+    pub(super) eviction: String,
+    pub(super) bare: String,
+}
+
+impl Tables {
+    pub(super) fn new(database: &str, schema: &str) -> Self {
+        let table = |name| {
+            format!(
+                "{}.{}",
+                identifier(database),
+                identifier(&format!("{schema}_{name}"))
+            )
+        };
+        Self {
+            meta: table("meta"),
+            session: table("session"),
+            claim: table("claim"),
+            eviction: table("eviction"),
+            bare: table("bare"),
+        }
+    }
+
+    /// Everything that the engine needs in a database, as SQL that may be run
+    /// again.
+    pub(super) fn script(&self) -> String {
+        format!(
+            include_str!("sql/tables.sql"),
+            meta = self.meta,
+            session = self.session,
+            claim = self.claim,
+            eviction = self.eviction,
+        )
+    }
+}
+
+/// The server's clock in microseconds, as an expression.
+pub(super) const CLOCK: &str = "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
+
+/// Which kind of server it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Mysql,
+    MariaDb,
+}
+
+impl Kind {
+    /// What tells one server from another, as an expression.
+    pub(super) fn identity(self) -> &'static str {
+        match self {
+            Self::Mysql => "@@server_uuid",
+            Self::MariaDb => "concat(@@hostname, ' ', @@port, ' ', @@server_id)",
+        }
+    }
+}
+
+/// Leaves the tables ready for use, making them if they are missing.
+pub(super) async fn prepare(
+    pool: &Pool,
+    tables: &Tables,
+    database: &str,
+    schema: &str,
+) -> Result<Kind> {
+    let doing = || "connect".to_owned();
+    let state = state(pool, database, schema).await?;
+    if state.is_read_only {
+        let why = "the server is read only, maybe a replica: name the one that takes writes";
+        return Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label));
+    }
+    if !state.is_new_enough {
+        let why = format!("{}; MySQL 8.0 or MariaDB 10.6 is needed", state.release);
+        return Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label));
+    }
+    if !state.has_tables {
+        make(pool, tables).await?;
+    }
+    settle_in(pool, tables, state.kind).await?;
+    let query = format!("select version from {}", tables.meta);
+    let answer = pool.ask(&query, doing).await?;
+    let row = answer.rows.first();
+    let version: Option<u32> = row.and_then(|row| number(row, 0));
+    let why = match version {
+        Some(VERSION) => return Ok(state.kind),
+        Some(newer) if newer > VERSION => {
+            format!("layout version {newer} is newer than {VERSION}: update leasehold")
+        }
+        Some(odd) => format!("layout version {odd} is unknown: choose another schema"),
+        None => "the tables have no layout version: they belong to something else, or were made \
+                 in part; choose another schema"
+            .into(),
+    };
+    Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label))
+}
+
+/// Notes the server in tables that nobody has used before.
+async fn settle_in(pool: &Pool, tables: &Tables, kind: Kind) -> Result<()> {
+    let doing = || "connect".to_owned();
+    let query = format!(
+        "select unix_timestamp() from {} where server = ''; show global status like 'Uptime'",
+        tables.meta
+    );
+    let answer = pool.ask(&query, doing).await?;
+    let [now, uptime] = &*answer.rows else {
+        return Ok(());
+    };
+    let started: Option<u64> = number::<u64>(now, 0)
+        .zip(number::<u64>(uptime, 1))
+        .map(|(now, uptime)| now - uptime);
+    let note = format!(
+        "update {} set server = {}, started = {} where server = ''",
+        tables.meta,
+        kind.identity(),
+        started.unwrap_or(0),
+    );
+    pool.ask(&note, doing).await?;
+    Ok(())
+}
+
+async fn make(pool: &Pool, tables: &Tables) -> Result<()> {
+    let doing = || "make the tables".to_owned();
+    match pool.ask(&tables.script(), doing).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::Denied => {
+            let why = format!(
+                "the tables are missing and this user may not make them: let somebody who may \
+                 run what `leasehold schema` prints ({})",
+                error.why()
+            );
+            Err(Error::new(ErrorKind::Denied, "connect", why).on(&*pool.label))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What can be known of a server before there are tables.
+#[derive(Debug)]
+struct State {
+    kind: Kind,
+    release: String,
+    is_new_enough: bool,
+    is_read_only: bool,
+    has_tables: bool,
+}
+
+async fn state(pool: &Pool, database: &str, schema: &str) -> Result<State> {
+    let query = format!(
+        "select version(), @@global.read_only, (select count(*) from information_schema.tables \
+         where table_schema = {} and table_name = {})",
+        quoted(database),
+        quoted(&format!("{schema}_meta")),
+    );
+    let answer = pool.ask(&query, || "connect".to_owned()).await?;
+    let row = answer.rows.first();
+    let Some((row, release)) = row.and_then(|row| Some((row, column(row, 0)?))) else {
+        let why = "the server answers nothing; is it MySQL or MariaDB?";
+        return Err(Error::new(ErrorKind::Config, "connect", why).on(&*pool.label));
+    };
+    let kind = match release.to_ascii_lowercase().contains("mariadb") {
+        true => Kind::MariaDb,
+        false => Kind::Mysql,
+    };
+    Ok(State {
+        kind,
+        is_new_enough: is_new_enough(kind, &release),
+        release,
+        is_read_only: column(row, 1).is_some_and(|value| value != "0" && value != "OFF"),
+        has_tables: number(row, 2) == Some(1),
+    })
+}
+
+fn is_new_enough(kind: Kind, release: &str) -> bool {
+    // An old way to write it, for clients that cannot read two digits.
+    let release = release.strip_prefix("5.5.5-").unwrap_or(release);
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut next = || numbers.next()?.parse::<u32>().ok();
+    let release = (next().unwrap_or(0), next().unwrap_or(0));
+    match kind {
+        Kind::Mysql => release >= (8, 0),
+        Kind::MariaDb => release >= (10, 6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared() {
+        assert!(is_new_enough(Kind::Mysql, "8.0.36-log"));
+        assert!(!is_new_enough(Kind::Mysql, "5.7.44"));
+        assert!(is_new_enough(
+            Kind::MariaDb,
+            "5.5.5-10.11.6-MariaDB-0+deb12u1"
+        ));
+        assert!(!is_new_enough(Kind::MariaDb, "10.5.2-MariaDB"));
+    }
+
+    #[test]
+    fn the_script_names_the_tables_everywhere() {
+        let script = Tables::new("shop", "a`b").script();
+        assert!(script.contains("create table if not exists `shop`.`a``b_claim` ("));
+        assert!(!script.contains('{'));
+    }
+}

@@ -1,0 +1,174 @@
+//! A connection while it is in use.
+
+use std::sync::atomic::Ordering;
+
+use futures_util::TryStreamExt;
+use sqlx_core::Either;
+use sqlx_core::error::Error as SqlxError;
+use sqlx_core::executor::Executor;
+use sqlx_core::pool::PoolConnection;
+use sqlx_core::raw_sql::raw_sql;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_mysql::{MySql, MySqlConnection, MySqlRow};
+use tokio::sync::SemaphorePermit;
+
+use super::fault::{Cure, cure};
+use super::lock;
+use super::pool::{Answer, LIMIT, Pool, Trouble};
+use crate::error::Result;
+
+/// How long a connection may stand still inside a transaction of ours before the
+/// server ends it: whoever stopped there has rows that others wait for.
+const FROZEN: &str = "set @leasehold_patience = @@wait_timeout, session wait_timeout = 3";
+const THAWED: &str = "set session wait_timeout = @leasehold_patience";
+
+/// A connection in use. Without a whole answer nobody knows what still comes over
+/// it or what is open on it: then it is closed, which dropping does.
+pub(super) struct Line<'a> {
+    pool: &'a Pool,
+    connection: Option<Connection>,
+    _room: Option<SemaphorePermit<'a>>,
+    is_new: bool,
+    is_well: bool,
+    /// It is for several requests, and of no use after the first that fails.
+    is_talk: bool,
+}
+
+pub(super) enum Connection {
+    Own(Box<MySqlConnection>),
+    Users(Box<PoolConnection<MySql>>),
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn over(
+        pool: &'a Pool,
+        connection: Connection,
+        room: Option<SemaphorePermit<'a>>,
+        is_new: bool,
+    ) -> Self {
+        Self {
+            pool,
+            connection: Some(connection),
+            _room: room,
+            is_new,
+            is_well: false,
+            is_talk: false,
+        }
+    }
+
+    pub(super) async fn say(&mut self, statement: &str) -> Result<Answer, Trouble> {
+        let is_new = self.is_new;
+        let answer = tokio::time::timeout(LIMIT, self.run(statement)).await;
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                if cure(&error) == Cure::Reconnect {
+                    self.pool.has_broken.store(true, Ordering::Release);
+                } else if self.is_talk {
+                    // Closing it undoes what was begun.
+                } else if let Ok(Ok(_)) = tokio::time::timeout(LIMIT, self.run("rollback")).await {
+                    // An error ends the message but not the transaction.
+                    self.give_back();
+                }
+                Err(Trouble::Failed { error, is_new })
+            }
+            Err(_) => {
+                // Those beside it are as silent.
+                lock(&self.pool.idle).clear();
+                self.pool.has_broken.store(true, Ordering::Release);
+                Err(Trouble::Silent)
+            }
+        }
+    }
+
+    async fn run(&mut self, statement: &str) -> Result<Answer, SqlxError> {
+        let connection: &mut MySqlConnection = match &mut self.connection {
+            Some(Connection::Own(connection)) => connection,
+            Some(Connection::Users(connection)) => connection,
+            None => return Err(SqlxError::WorkerCrashed),
+        };
+        let statement = AssertSqlSafe(statement.to_owned());
+        let mut answer = Answer {
+            rows: Vec::new(),
+            matched: 0,
+            drawn: 0,
+            is_repeated: false,
+        };
+        let mut parts = connection.fetch_many(raw_sql(statement));
+        while let Some(part) = parts.try_next().await? {
+            match part {
+                Either::Left(done) => {
+                    answer.matched += done.rows_affected();
+                    answer.drawn = answer.drawn.max(done.last_insert_id());
+                }
+                Either::Right(row) => answer.rows.push(row),
+            }
+        }
+        Ok(answer)
+    }
+
+    /// The connection, if it is one of ours and its answer was whole.
+    pub(super) fn keep(&mut self) -> Option<MySqlConnection> {
+        self.is_well = true;
+        match self.connection.take_if(is_own) {
+            Some(Connection::Own(connection)) => Some(*connection),
+            _ => None,
+        }
+    }
+
+    pub(super) fn give_back(&mut self) {
+        if let Some(connection) = self.keep() {
+            lock(&self.pool.idle).push(connection);
+        }
+    }
+}
+
+fn is_own(connection: &mut Connection) -> bool {
+    matches!(connection, Connection::Own(_))
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        if let Some(Connection::Users(connection)) = &mut self.connection
+            && !self.is_well
+        {
+            connection.close_on_drop();
+        }
+    }
+}
+
+/// Several requests over one connection.
+pub(super) struct Talk<'a> {
+    line: Line<'a>,
+    is_begun: bool,
+}
+
+impl<'a> Talk<'a> {
+    pub(super) fn over(mut line: Line<'a>) -> Self {
+        line.is_talk = true;
+        Self {
+            line,
+            is_begun: false,
+        }
+    }
+
+    pub(super) async fn say(
+        &mut self,
+        statement: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Vec<MySqlRow>> {
+        let said = match std::mem::replace(&mut self.is_begun, true) {
+            true => self.line.say(statement).await,
+            false => self.line.say(&format!("{FROZEN}; {statement}")).await,
+        };
+        let said = said.map(|answer| answer.rows);
+        said.map_err(|trouble| self.line.pool.trouble(trouble, doing()))
+    }
+
+    /// Nothing is open any more.
+    pub(super) async fn end(mut self) {
+        if self.line.say(THAWED).await.is_ok() {
+            self.line.give_back();
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Keeping a lease, and finding out which claims are gone.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx_mysql::MySqlRow;
+
+use super::MysqlEngine;
+use super::inbox::Mine;
+use super::pool::{Lane, READ_COMMITTED};
+use super::text::{bits, column, hex_text, lease as lease_literal, list, ticket as ticket_literal};
+use super::text::{name as name_literal, number};
+use crate::engine::{GoneClaim, Lease, Renewal, TicketId};
+use crate::error::Result;
+use crate::guard::Lost;
+
+const DOING: &str = "renew";
+/// How many notes one statement asks for.
+const AT_ONCE: usize = 1000;
+
+/// Renews with one statement, whatever the number of claims, and looks at what
+/// the store has of them.
+pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal> {
+    if engine.inbox.lease(lease.id).is_none() {
+        return Ok(Renewal::LeaseGone);
+    }
+    let mut held = engine.inbox.claims_of(lease.id);
+    held.retain(|mine| mine.held().is_some());
+    let text = format!(
+        include_str!("sql/renew.sql"),
+        session = engine.tables.session,
+        claim = engine.tables.claim,
+        server = engine.kind.identity(),
+        lease = lease_literal(lease.id),
+        ttl = whole_micros(lease.ttl),
+    );
+    let asking = engine.pool.ask_on(Lane::Leases, &text, || DOING.into());
+    let answer = asking.await?;
+    let mut rows = answer.rows.iter();
+    let is_alive = rows
+        .next()
+        .filter(|row| column(row, 0).as_deref() == Some("1"));
+    let Some(first) = is_alive else {
+        return Ok(Renewal::LeaseGone);
+    };
+    engine.meets(&column(first, 1).unwrap_or_default());
+    let stored: Vec<Stored> = rows.filter_map(Stored::read).collect();
+    // It must not keep the renewal; the next one tries again.
+    let giving = give_back_forgotten(engine, &stored);
+    let _ = tokio::time::timeout(lease.ttl / 8, giving).await;
+    let known: HashSet<_> = stored
+        .iter()
+        .map(|claim| (claim.ticket, claim.place))
+        .collect();
+    let missing = held.into_iter().filter(|mine| {
+        // What was given back meanwhile is not missed.
+        let order = mine.held();
+        order.is_some_and(|order| !known.contains(&(mine.claim.id, order)))
+    });
+    let missing: Vec<_> = missing.collect();
+    let mut gone = Vec::new();
+    for part in missing.chunks(AT_ONCE) {
+        gone.extend(causes(engine, part).await?);
+    }
+    Ok(Renewal::Renewed { gone })
+}
+
+/// A claim as the store has it.
+struct Stored {
+    name: String,
+    place: u64,
+    ticket: TicketId,
+}
+
+impl Stored {
+    fn read(row: &MySqlRow) -> Option<Self> {
+        Some(Self {
+            name: hex_text(row, 0)?,
+            place: number(row, 1)?,
+            ticket: TicketId(bits(row, 2)?),
+        })
+    }
+}
+
+/// A failover may have forgotten that a claim was given back; nobody else would
+/// ever take it out while our session lives. Every claim is known here before it
+/// is asked for, so what is not known is not wanted.
+async fn give_back_forgotten(engine: &MysqlEngine, stored: &[Stored]) -> Result<()> {
+    for claim in stored {
+        if engine.inbox.claim(claim.ticket).is_none() {
+            let text = format!(
+                "{READ_COMMITTED}; update {table} set ticket = null \
+                 where name = {name} and seat = 0 and ticket = {ticket}; delete from {table} \
+                 where name = {name} and seat = {seat} and ticket = {ticket}; commit",
+                table = engine.tables.claim,
+                name = name_literal(&claim.name),
+                seat = claim.place,
+                ticket = ticket_literal(claim.ticket),
+            );
+            let asking = engine.pool.ask_on(Lane::Leases, &text, || DOING.into());
+            asking.await?;
+        }
+    }
+    Ok(())
+}
+
+/// Which of the missing were broken, and by whom.
+async fn causes(engine: &MysqlEngine, missing: &[Arc<Mine>]) -> Result<Vec<GoneClaim>> {
+    let tickets = missing.iter().map(|mine| ticket_literal(mine.claim.id));
+    let query = format!(
+        "select hex(ticket), hex(evicted_by), hex(reason) from {} where ticket in {}",
+        engine.tables.eviction,
+        list(tickets),
+    );
+    let asking = engine.pool.ask_on(Lane::Leases, &query, || DOING.into());
+    let answer = asking.await?;
+    let notes: HashMap<TicketId, String> = answer
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let id = TicketId(bits(row, 0)?);
+            let by = hex_text(row, 1)?;
+            let note = match hex_text(row, 2)?.as_str() {
+                "" => format!("by {by}"),
+                reason => format!("by {by}: {reason}"),
+            };
+            Some((id, note))
+        })
+        .collect();
+    let gone = missing.iter().map(|mine| {
+        let id = mine.claim.id;
+        let note = notes.get(&id).cloned();
+        let lost = match note {
+            Some(_) => Lost::Evicted,
+            None => Lost::Gone,
+        };
+        GoneClaim { id, lost, note }
+    });
+    Ok(gone.collect())
+}
+
+/// Never less than asked for: the session counts on all of it.
+pub(super) fn whole_micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,101 @@
+//! One server for all cases of a store. Cases take turns on its schemas, each
+//! on one with empty tables: making tables is hard on everybody else there.
+
+use std::sync::{Condvar, Mutex};
+
+use crate::Started;
+use crate::mysql::Mysql;
+
+pub(crate) static PLAIN: Pool = Pool::new(&["transaction-isolation=READ-COMMITTED"]);
+pub(crate) static REPEATABLE_READ: Pool =
+    Pool::new(&["transaction-isolation=REPEATABLE-READ", "autocommit=0"]);
+pub(crate) static SERIALIZABLE: Pool = Pool::new(&["transaction-isolation=SERIALIZABLE"]);
+
+/// How many cases run at once, whichever server they use: cases ask for answers
+/// within milliseconds.
+const AT_ONCE: usize = 4;
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static ENDED: Condvar = Condvar::new();
+
+/// A server with these settings, once it is asked for.
+pub(crate) struct Pool {
+    settings: &'static [&'static str],
+    server: Mutex<Option<Server>>,
+}
+
+struct Server {
+    mysql: Mysql,
+    _folder: tempfile::TempDir,
+    /// The schemas that no case uses now.
+    waiting: Vec<usize>,
+    made: usize,
+}
+
+/// A schema of the pool, given back when it is dropped.
+struct Taken {
+    pool: &'static Pool,
+    schema: usize,
+}
+
+impl Pool {
+    const fn new(settings: &'static [&'static str]) -> Self {
+        Self {
+            settings,
+            server: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn take(&'static self) -> Started {
+        let running = RUNNING.lock().expect("no case panics with it");
+        let running = ENDED.wait_while(running, |running| *running >= AT_ONCE);
+        *running.expect("no case panics with it") += 1;
+        let mut server = self.server.lock().expect("no case panics with it");
+        let server = server.get_or_insert_with(|| {
+            let folder = tempfile::tempdir().expect("there is room for a folder");
+            Server {
+                mysql: Mysql::start(folder.path(), self.settings),
+                _folder: folder,
+                waiting: Vec::new(),
+                made: 0,
+            }
+        });
+        let schema = server.waiting.pop();
+        let schema = match schema {
+            Some(schema) => {
+                let tables = ["claim", "session", "eviction"];
+                let wipe = tables.map(|table| format!("delete from schema{schema}_{table}"));
+                server.mysql.sql(&wipe.join("; "));
+                schema
+            }
+            None => {
+                server.made += 1;
+                server.made
+            }
+        };
+        Started {
+            url: format!("{}?schema=schema{schema}", server.mysql.url()),
+            _server: Some(Box::new(Taken { pool: self, schema })),
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Ok(mut server) = self.pool.server.lock()
+            && let Some(server) = &mut *server
+        {
+            server.waiting.push(self.schema);
+        }
+        if let Ok(mut running) = RUNNING.lock() {
+            *running -= 1;
+            ENDED.notify_one();
+        }
+    }
+}
+
+/// Ends all servers: statics are never dropped.
+pub(crate) fn end() {
+    for pool in [&PLAIN, &REPEATABLE_READ, &SERIALIZABLE] {
+        pool.server.lock().expect("no case panics with it").take();
+    }
+}

@@ -1,0 +1,138 @@
+//! Users, rights and servers that do not fit: one clear line each.
+
+use leasehold::ErrorKind;
+
+use super::{heard, lock, mysql, session, wait_for_lock};
+
+async fn refusal(url: &str) -> (ErrorKind, String) {
+    let error = leasehold::connect(url).await.expect_err("it is refused");
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "{text}");
+    (error.kind(), text)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_the_right_to_make_tables_needs_somebody_who_has_it() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    server.sql("create user app@'127.0.0.1'; grant select on shop.* to app@'127.0.0.1'");
+    let url = server.url_as("app");
+    let (kind, text) = refusal(&url).await;
+    assert_eq!(kind, ErrorKind::Denied, "{text}");
+    assert!(text.contains("`leasehold schema`"), "{text}");
+    server.sql(&leasehold::mysql::schema(&url).unwrap());
+    let (kind, text) = refusal(&url).await;
+    assert_eq!(kind, ErrorKind::Denied, "{text}");
+    server.sql("grant select, insert, update, delete on shop.* to app@'127.0.0.1'");
+    let (one, other) = (session(&url, "").await, session(&url, "").await);
+    let guard = lock(&one, "a").await;
+    let waiting = wait_for_lock(&other, "a");
+    guard.release().await.unwrap();
+    heard(waiting).await.release().await.unwrap();
+    one.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_or_database_or_server_is_named() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    server.sql("create user ann@'127.0.0.1' identified by 'right'");
+    let place = |user: &str, database: &str| {
+        format!("mariadb://{user}@127.0.0.1:{}/{database}", server.port)
+    };
+    let (kind, text) = refusal(&place("ann:hunter2", "shop")).await;
+    assert_eq!(kind, ErrorKind::Denied, "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+    server.sql("grant all on shop.* to ann@'127.0.0.1'");
+    let right = session(&place("ann:right", "shop"), "schema=anns").await;
+    lock(&right, "a").await.release().await.unwrap();
+    let (kind, text) = refusal(&place("root", "nowhere")).await;
+    assert_eq!(kind, ErrorKind::Config, "{text}");
+    assert!(text.contains("nowhere"), "{text}");
+    let (kind, text) = refusal("mysql://u@127.0.0.1:1/x").await;
+    assert_eq!(kind, ErrorKind::Unavailable, "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_layout_and_foreign_tables_are_refused() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    drop(session(&server.url(), "").await);
+    server.sql("update leasehold_meta set version = 2");
+    let (kind, text) = refusal(&server.url()).await;
+    assert_eq!(kind, ErrorKind::Config);
+    assert!(text.contains("version 2 is newer than 1"), "{text}");
+    server.sql("create table other_meta (version text)");
+    let (kind, _) = refusal(&format!("{}?schema=other", server.url())).await;
+    assert_eq!(kind, ErrorKind::Config);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_read_only_is_refused_and_noticed_later() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    server.sql("create user app@'127.0.0.1'; grant all on shop.* to app@'127.0.0.1'");
+    let url = server.url_as("app");
+    let one = session(&url, "ttl=20s&patience=1s").await;
+    let _guard = lock(&one, "a").await;
+    server.sql("set global read_only = 1");
+    let (kind, text) = refusal(&url).await;
+    assert_eq!(kind, ErrorKind::Config);
+    assert!(text.contains("read only"), "{text}");
+    // A try that writes nothing is not believed either.
+    let error = one.mutex("b").try_lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_schemas_and_names_stay_in_their_quotes() {
+    let Some((_folder, server)) = mysql(&["sql-mode=NO_BACKSLASH_ESCAPES,ANSI_QUOTES"]) else {
+        return;
+    };
+    let schema = "schema=a%60b'%5C%20c";
+    let one = session(&server.url(), schema).await;
+    let names = [
+        "it's",
+        "\\",
+        "\\'; drop table x; --",
+        "a",
+        "A",
+        "a ",
+        "%s",
+        "a`b",
+        "{}",
+        "🔒",
+    ];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(lock(&one, name).await);
+    }
+    let inspector = super::inspector(&format!("{}?{schema}", server.url())).await;
+    let mut listed: Vec<_> = inspector.names("").await.unwrap();
+    let mut names = names.map(|name| leasehold::Name::new(name).unwrap());
+    names.sort();
+    listed.sort();
+    assert_eq!(listed, names);
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_weakens_a_promise_is_told() {
+    let Some((_folder, server)) = mysql(&["innodb-flush-log-at-trx-commit=0"]) else {
+        return;
+    };
+    let inspector = super::inspector(&server.url()).await;
+    let findings = inspector.examine().await.unwrap();
+    let told = |part: &str| findings.iter().any(|finding| finding.what.contains(part));
+    assert!(told("MariaDB"), "{findings:?}");
+    assert!(told("innodb_flush_log_at_trx_commit is 0"), "{findings:?}");
+    server.sql("alter table leasehold_eviction engine = Aria");
+    let findings = inspector.examine().await.unwrap();
+    assert!(findings.iter().any(|finding| finding.what.contains("Aria")));
+}

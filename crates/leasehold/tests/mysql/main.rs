@@ -1,0 +1,77 @@
+//! Locks in real MariaDB servers: what lies in the tables, and what happens
+//! when connections end, the server restarts, refuses, or answers are lost.
+
+// Helpers of tests fail like tests.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../server/mysql.rs"]
+mod server;
+
+mod access;
+mod cost;
+mod faults;
+mod fence;
+mod load;
+mod lossy;
+mod users_pool;
+mod way;
+
+use std::time::Duration;
+
+use leasehold::{Guard, Inspector, Lost, Session};
+use server::{Mysql, lacks_mysql, must_skip};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// A server with these settings, or `None` if this machine has no MariaDB.
+fn mysql(settings: &[&str]) -> Option<(tempfile::TempDir, Mysql)> {
+    if must_skip(lacks_mysql()) {
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Mysql::start(folder.path(), settings);
+    Some((folder, server))
+}
+
+async fn session(url: &str, options: &str) -> Session {
+    leasehold::connect(&format!("{url}?{options}"))
+        .await
+        .unwrap()
+}
+
+async fn lock(session: &Session, name: &str) -> Guard {
+    session.mutex(name).lock_within(LONG).await.unwrap()
+}
+
+async fn lost(guard: &Guard) -> Lost {
+    tokio::time::timeout(LONG, guard.lost())
+        .await
+        .expect("it is told")
+}
+
+async fn inspector(url: &str) -> Inspector {
+    leasehold::inspect(url).await.unwrap()
+}
+
+/// Waits until so many claims are in the queue.
+async fn queue_of(inspector: &Inspector, name: &str, length: usize) {
+    let waiting = async {
+        while inspector.queue(name).await.unwrap().claims.len() != length {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waiting)
+        .await
+        .expect("the queue has the length");
+}
+
+/// Somebody who waits for a lock in the background.
+fn wait_for_lock(session: &Session, name: &str) -> tokio::task::JoinHandle<Guard> {
+    let mutex = session.mutex(name);
+    tokio::spawn(async move { mutex.lock_within(LONG).await.unwrap() })
+}
+
+/// What came of waiting in the background.
+async fn heard<T>(waiting: tokio::task::JoinHandle<T>) -> T {
+    tokio::time::timeout(LONG, waiting).await.unwrap().unwrap()
+}

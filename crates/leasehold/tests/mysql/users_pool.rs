@@ -1,0 +1,64 @@
+//! A pool of the user's own, whose connections others use too.
+
+use leasehold::Session;
+use leasehold::mysql::{MySqlPool, connect_with};
+use sqlx_core::executor::Executor;
+use sqlx_core::pool::PoolOptions;
+
+use super::server::{Mysql, wait_for};
+use super::{LONG, lock, mysql};
+
+const CLAIMS: &str = "select count(*) from leasehold_claim where ticket is not null";
+
+async fn pool(server: &Mysql, connections: u32) -> MySqlPool {
+    let options = PoolOptions::new().max_connections(connections);
+    options.connect(&server.url()).await.unwrap()
+}
+
+async fn session(pool: &MySqlPool, options: &str) -> Session {
+    connect_with(pool.clone(), options).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_of_which_all_is_in_use_costs_no_lock() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let pool = pool(&server, 2).await;
+    let one = session(&pool, "ttl=2s").await;
+    let guard = lock(&one, "ledger").await;
+    let _all = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
+    let end = server.sql("select max(expires) from leasehold_session");
+    wait_for("another term", || {
+        let later = format!("select utc_timestamp(6) > '{end}'");
+        (server.sql(&later) == "1").then_some(())
+    });
+    guard.check().unwrap();
+    let released = tokio::time::timeout(LONG / 2, guard.release()).await;
+    released.expect("it needs none of them").unwrap();
+    assert_eq!(server.sql(CLAIMS), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_was_left_open_takes_no_lock_into_it() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let pool = pool(&server, 1).await;
+    let one = session(&pool, "ttl=20s").await;
+    let left_open = [
+        "begin",
+        "begin; select * from leasehold_claim",
+        "set autocommit = 0; select * from leasehold_claim",
+        "start transaction read only; select * from leasehold_claim",
+    ];
+    for left in left_open {
+        let mut connection = pool.acquire().await.unwrap();
+        (&mut *connection).execute(left).await.unwrap();
+        drop(connection);
+        let guard = lock(&one, "ledger").await;
+        // Others see it: it is committed.
+        assert_eq!(server.sql(CLAIMS), "1", "{left}");
+        guard.release().await.unwrap();
+    }
+}
