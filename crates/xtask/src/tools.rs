@@ -53,6 +53,7 @@ pub(crate) const TOOLS: &[Tool] = &[
     tool("bindfs", "bindfs", "cli"),
     tool("flock", "util-linux", "cli"),
     tool("strace", "strace", "cli"),
+    tool("nginx", "nginx-light", "cli"),
     tool("setsid", "util-linux", "cli"),
     tool(
         "/usr/lib/*/faketime/libfaketime.so.1",

@@ -5,6 +5,7 @@ mod contend;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod floor;
+mod gate;
 mod held;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -15,13 +16,6 @@ mod redis;
 #[cfg(feature = "redis")]
 mod redlock;
 mod report;
-#[cfg(any(
-    feature = "redis",
-    feature = "etcd",
-    feature = "zookeeper",
-    feature = "postgres",
-    feature = "mysql"
-))]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(crate) mod slice;
 mod startup;
@@ -143,6 +137,9 @@ pub(crate) async fn bench(
     }
     if wanted("run") {
         startup::startup(&setting, &scratch, &mut report)?;
+    }
+    if wanted("gate") {
+        gate::bench(&setting, &scratch, &mut report).await?;
     }
     report.finish()?;
     Ok(exit::OK)

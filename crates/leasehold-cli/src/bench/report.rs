@@ -64,7 +64,6 @@ impl Report {
     }
 
     /// Words about a part that no figure has.
-    #[cfg(any(feature = "redis", feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn note(&mut self, part: &str, text: &str) -> Result<(), Failure> {
         if !self.is_json {
             self.heading()?;

@@ -20,6 +20,8 @@ pub(crate) enum Role {
     /// The same on a Redis server, whose costs it measures too.
     #[cfg(feature = "redis")]
     Keep { locks: usize },
+    /// Answers requests over HTTP.
+    Serve,
 }
 
 impl FromStr for Role {
@@ -34,6 +36,7 @@ impl FromStr for Role {
             "held" => Ok(Self::Held {
                 locks: usize::try_from(number).unwrap_or(0),
             }),
+            "serve" => Ok(Self::Serve),
             #[cfg(feature = "redis")]
             "keep" => Ok(Self::Keep {
                 locks: usize::try_from(number).unwrap_or(0),
@@ -65,6 +68,7 @@ pub(crate) async fn work(role: &Role, setting: &Setting) -> Result<u8, Failure> 
             contend(setting, Duration::from_micros(hold_micros)).await?;
         }
         Role::Held { locks } => held(setting, locks).await?,
+        Role::Serve => super::gate::serve().await?,
         #[cfg(feature = "redis")]
         Role::Keep { locks } => super::redis::keep(&setting.url, setting.time, locks).await?,
     }

@@ -17,9 +17,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use leasehold::fence::Ending;
 use leasehold::http::{Pass, Porter, SIGNATURE};
 use serde_json::json;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::to_the_end::ToTheEnd;
 use super::upload::Upload;
 use crate::exit::Failure;
 
@@ -90,15 +90,8 @@ impl Upstream {
         let (body, upload) = Upload::watched(body);
         let sent = self.client.request(Request::from_parts(parts, body));
         let until = Instant::now() + self.drain_max;
-        let (answer, answered) = oneshot::channel();
-        // A task of its own: the request is seen to its end also if the client
-        // goes away.
-        tokio::spawn(see_through(sent, upload, pass, answer, until));
-        let lost = |_| {
-            let why = "the request broke off inside the gate";
-            problem(StatusCode::BAD_GATEWAY, "no answer", why)
-        };
-        answered.await.unwrap_or_else(lost)
+        // The request is seen to its end also if the client goes away.
+        ToTheEnd::new(see_through(sent, upload, pass, until)).await
     }
 
     /// Turns a request to us into one to the service.
@@ -138,9 +131,8 @@ async fn see_through(
     sent: ResponseFuture,
     upload: Arc<AtomicBool>,
     pass: Pass,
-    answer: oneshot::Sender<Answer>,
     until: Instant,
-) {
+) -> Answer {
     let response = match tokio::time::timeout_at(until, sent).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
@@ -150,15 +142,12 @@ async fn see_through(
             } else {
                 Ending::NotSent
             });
-            let why = chain(&error);
-            _ = answer.send(problem(StatusCode::BAD_GATEWAY, "no answer", &why));
-            return;
+            return problem(StatusCode::BAD_GATEWAY, "no answer", &chain(&error));
         }
         Err(_) => {
             pass.end(Ending::Unknown);
             let why = "the service did not answer within --drain-max";
-            _ = answer.send(problem(StatusCode::GATEWAY_TIMEOUT, "no answer", why));
-            return;
+            return problem(StatusCode::GATEWAY_TIMEOUT, "no answer", why);
         }
     };
     let (mut parts, body) = response.into_parts();
@@ -172,17 +161,15 @@ async fn see_through(
         let Ok(Ok(collected)) = tokio::time::timeout_at(until, body.collect()).await else {
             pass.end(Ending::Unknown);
             let why = "the answer broke off";
-            _ = answer.send(problem(StatusCode::BAD_GATEWAY, "no answer", why));
-            return;
+            return problem(StatusCode::BAD_GATEWAY, "no answer", why);
         };
         pass.end(ending.now());
         let body = Either::Left(Full::new(collected.to_bytes()));
-        _ = answer.send(Response::from_parts(parts, body));
-        return;
+        return Response::from_parts(parts, body);
     }
     let (sender, channel) = channel::Channel::new(PARTS);
-    _ = answer.send(Response::from_parts(parts, Either::Right(channel)));
-    stream(body, sender, pass, &ending, until).await;
+    tokio::spawn(stream(body, sender, pass, ending, until));
+    Response::from_parts(parts, Either::Right(channel))
 }
 
 /// What an answer that came to its end says about the request.
@@ -219,7 +206,7 @@ async fn stream(
     mut body: Incoming,
     mut sender: channel::Sender<Bytes, hyper::Error>,
     pass: Pass,
-    ending: &Arrival,
+    ending: Arrival,
     until: Instant,
 ) {
     let passed = {

@@ -3,7 +3,9 @@
 
 mod exchange;
 mod resource;
+mod to_the_end;
 mod upload;
+mod workers;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,15 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper::{Request, Uri};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper::Uri;
 use leasehold::fence::FenceKey;
 use leasehold::http::{Doors, Porter, Trust};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use crate::args::Common;
 use crate::exit::{self, Failure};
@@ -28,9 +27,7 @@ use crate::signals::Signals;
 use crate::store;
 use exchange::Upstream;
 use resource::Resources;
-
-/// A client that does not finish its headers is let go.
-const HEADERS_WITHIN: Duration = Duration::from_secs(30);
+use workers::{Arrival, Workers};
 
 /// Let only the newest holder reach an HTTP service
 ///
@@ -75,6 +72,10 @@ pub(crate) struct GateArgs {
     /// The key that fences are signed with
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// How many connections may be open; more than that wait
+    #[arg(long, value_name = "N", default_value = "10000",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_connections: u32,
     /// Ask the store (--url) whether the lock is held under the fence
     #[arg(long)]
     confirm: bool,
@@ -105,8 +106,8 @@ fn upstream(text: &str) -> Result<Uri, String> {
 }
 
 pub(crate) fn gate(common: &Common, args: &GateArgs, console: Console) -> Result<u8, Failure> {
-    // Many requests at a time, unlike everything else here.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    // Only accepts; threads of their own do the work.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| Failure::system("start", error))?;
@@ -133,7 +134,8 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
     if !args.resource.is_empty() {
         porter = porter.resource(move |parts| resources.of(parts.uri.path()));
     }
-    let upstream = Arc::new(Upstream::new(&args.upstream, porter, args.drain_max)?);
+    let mut workers =
+        Workers::start(|| Upstream::new(&args.upstream, porter.clone(), args.drain_max))?;
     let mut signals = Signals::catch()?;
     let listener = TcpListener::bind(args.listen).await;
     let cannot = |error| {
@@ -146,40 +148,36 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
     let address = listener.local_addr().map_err(cannot)?;
     console.say(&format!("listening on http://{address}"));
     console.event(&json!({ "event": "listening", "address": address.to_string() }));
-    let graceful = GracefulShutdown::new();
+    let room = Arc::new(Semaphore::new(args.max_connections as usize));
     loop {
-        let (stream, peer) = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Too many open files: those that are open come to an end.
-                    console.detail(&format!("accept: {error}"));
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &room) => accepted,
             _ = signals.end() => break,
         };
-        _ = stream.set_nodelay(true);
-        let upstream = upstream.clone();
-        let answer = service_fn(move |request: Request<Incoming>| {
-            let upstream = upstream.clone();
-            async move { Ok::<_, hyper::Error>(upstream.answer(request, peer).await) }
-        });
-        let mut builder = hyper::server::conn::http1::Builder::new();
-        builder
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADERS_WITHIN);
-        let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), answer));
-        // A client that breaks off is not our trouble.
-        tokio::spawn(async move { drop(connection.await) });
+        match accepted {
+            Ok(arrival) => workers.take(arrival),
+            Err(error) => {
+                // Too many open files: those that are open come to an end.
+                console.detail(&format!("accept: {error}"));
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
     }
     drop(listener);
     console.detail("finishing what is under way");
     tokio::select! {
-        () = graceful.shutdown() => {}
+        () = workers.finish() => {}
         _ = signals.end() => {}
         () = tokio::time::sleep(args.drain_max) => {}
     }
     Ok(exit::OK)
+}
+
+/// Waits until there is room for one more connection, and for that connection.
+async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> std::io::Result<Arrival> {
+    let room = room.clone().acquire_owned().await;
+    let room = room.map_err(std::io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    let stream = stream.into_std()?;
+    Ok(Arrival { stream, peer, room })
 }

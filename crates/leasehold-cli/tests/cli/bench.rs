@@ -35,3 +35,23 @@ fn processes_that_contend_in_a_benchmark_never_overlap() {
     assert_eq!(of("overlapping holds"), [0.0, 0.0]);
     assert!(of("grants").iter().all(|&grants| grants > 0.0));
 }
+
+#[test]
+fn a_benchmark_of_the_gate_gives_figures_beside_nginx() {
+    let world = World::new();
+    let done = world.run(&["bench", "--json", "--for", "500ms", "--only", "gate"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let figures: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
+    if let Some(note) = figures[0]["note"].as_str() {
+        let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some_and(|value| value == "1");
+        assert!(!must_run, "{note}");
+        eprintln!("skipped: {note}");
+        return;
+    }
+    let of = |name: &str| {
+        let figure = figures.iter().find(|figure| figure["figure"] == name);
+        figure.and_then(|figure| figure["value"].as_f64()).unwrap()
+    };
+    assert!(of("against nginx") > 0.0);
+    assert!(of("a new token adds, p50") > 0.0);
+}

@@ -301,6 +301,8 @@ fn killed_everywhere(arguments: &[&str], may_be: &[&str]) {
             // Whoever came later cleans up, and nothing is half there.
             let next = fence(&world, "9-00000000000000cc", &["ledger", "cat"]);
             assert_eq!(next.code, 0, "{call} {number}: {next:?}");
+            let names = fs::read_dir(world.path("")).unwrap().count();
+            assert_eq!(names, 2, "{call} {number}: something is left behind");
             let after = content(&world, "ledger");
             let context = format!("{call} {number}: first {left:?}, then {after:?}");
             if low.code == 0 {

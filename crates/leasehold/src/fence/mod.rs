@@ -14,6 +14,8 @@ mod object;
 mod passage;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "postgres", feature = "sqlx-sqlite"))]
+mod sql;
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -29,6 +31,8 @@ pub use object::{ClaimedObject, FencedObject};
 pub use passage::{Ending, Passage, Turn};
 #[cfg(feature = "redis")]
 pub use redis::{ClaimedRedis, FencedRedis};
+#[cfg(any(feature = "postgres", feature = "sqlx-sqlite"))]
+pub use sql::{ClaimedSql, FenceColumns, FenceDatabase, FencedSql};
 
 /// A fencing number. It grows with every grant on a lock's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,13 +1,16 @@
 //! A holder in a process of its own, which can be stopped.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use leasehold::ErrorKind;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::postgres_server::Postgres;
 use crate::resource::Resource;
 use crate::server::RedisServer;
+use crate::sql::place::{furnished, sqlite};
 
 const KIND: &str = "LEASEHOLD_TEST_RESOURCE";
 const PLACE: &str = "LEASEHOLD_TEST_PLACE";
@@ -55,26 +58,52 @@ impl Drop for Holder {
     }
 }
 
-/// Stops a holder of this resource past its ttl, works in its place, lets it go
-/// on, and expects it to say this.
-pub(crate) async fn stopped(kind: &str, expected: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = kind.ends_with("redis").then(|| {
-        let folder = folder.path().join("redis");
+/// Where the resource is, and what has to run for it.
+struct Ground {
+    place: String,
+    _servers: (Option<RedisServer>, Option<Postgres>),
+}
+
+impl Ground {
+    async fn new(kind: &str, folder: &Path) -> Self {
+        let folder = folder.join(kind);
         std::fs::create_dir(&folder).unwrap();
-        RedisServer::start(&folder, &[])
-    });
-    let place = match &server {
-        Some(server) => server.url(),
-        None => folder.path().join("value").display().to_string(),
+        let mut servers = (None, None);
+        let place = match kind {
+            "redis" => servers.0.insert(RedisServer::start(&folder, &[])).url(),
+            "postgres" => {
+                let url = servers.1.insert(Postgres::start(&folder, &[])).url();
+                furnished::<sqlx_postgres::Postgres>(&url).await;
+                url
+            }
+            "sqlite" => {
+                let url = sqlite(&folder);
+                furnished::<sqlx_sqlite::Sqlite>(&url).await;
+                url
+            }
+            _ => folder.join("value").display().to_string(),
+        };
+        Self {
+            place,
+            _servers: servers,
+        }
+    }
+}
+
+/// Stops a holder of this resource past its ttl, works in its place, and lets it
+/// go on: it is refused if the resource checks fences, and writes if not.
+pub(crate) async fn stopped(kind: &str, is_fenced: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let Ground { place, _servers } = &Ground::new(kind, folder.path()).await;
+    let kind = &match is_fenced {
+        true => kind.to_owned(),
+        false => format!("bare-{kind}"),
     };
+    let expected = if is_fenced { "stale" } else { "written" };
     let locks = folder.path().join("locks.db");
     let locks = format!("sqlite:{}?ttl=1s", locks.display());
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .env(KIND, kind)
-        .env(PLACE, &place)
-        .env(LOCKS, &locks);
+    command.env(KIND, kind).env(PLACE, place).env(LOCKS, &locks);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut first = Holder(command.spawn().unwrap());
     let mut said = BufReader::new(first.0.stdout.take().unwrap()).lines();
@@ -83,7 +112,7 @@ pub(crate) async fn stopped(kind: &str, expected: &str) {
 
     let session = leasehold::connect(&locks).await.unwrap();
     let guard = session.mutex(LOCK).lock().await.unwrap();
-    let mut resource = Resource::claim(kind, &place, guard.fence()).await.unwrap();
+    let mut resource = Resource::claim(kind, place, guard.fence()).await.unwrap();
     let before = resource.read().await.unwrap();
     resource
         .write(&format!("{before}by the next"))

@@ -4,44 +4,130 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod holder;
+#[path = "../server/postgres.rs"]
+mod postgres_server;
 mod redis;
 mod resource;
 #[path = "../server/mod.rs"]
 mod server;
+mod sql;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use sqlx_postgres::{PgQueryResult, Postgres};
+use sqlx_sqlite::{Sqlite, SqliteQueryResult};
+
+use postgres_server::lacks_postgres;
+use server::lacks_redis;
+use sql::place::{Place, furnished, sqlite};
 
 fn main() -> ExitCode {
     if holder::is_one() {
         runtime().block_on(holder::hold());
         return ExitCode::SUCCESS;
     }
-    let trials = vec![
-        trial("file::a_stopped_holder_is_refused", false, || {
-            runtime().block_on(holder::stopped("file", "stale"));
-        }),
-        trial("file::without_a_fence_it_is_not", false, || {
-            runtime().block_on(holder::stopped("bare-file", "written"));
-        }),
-        trial("redis::a_stopped_holder_is_refused", true, || {
-            runtime().block_on(holder::stopped("redis", "stale"));
-        }),
-        trial("redis::without_a_fence_it_is_not", true, || {
-            runtime().block_on(holder::stopped("bare-redis", "written"));
-        }),
-        trial("redis::interleavings", true, || {
+    let mut trials = holders();
+    trials.extend([
+        trial("redis::interleavings", lacks_redis(), || {
             runtime().block_on(redis::interleavings());
         }),
-        trial("redis::scripts", true, || {
+        trial("redis::scripts", lacks_redis(), || {
             runtime().block_on(redis::scripts());
         }),
-        trial("redis::bad_input", true, || {
+        trial("redis::bad_input", lacks_redis(), || {
             runtime().block_on(redis::bad_input());
         }),
-    ];
+    ]);
+    trials.extend(databases());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// A stopped holder of each resource, and what it does where nobody checks.
+fn holders() -> Vec<Trial> {
+    let kinds = [
+        ("file", None),
+        ("redis", lacks_redis()),
+        ("postgres", lacks_postgres()),
+        ("sqlite", None),
+    ];
+    let both = |(kind, lacks): (&'static str, Option<&'static str>)| {
+        let refused = format!("{kind}::a_stopped_holder_is_refused");
+        let accepted = format!("{kind}::without_a_fence_it_is_not");
+        [
+            trial(&refused, lacks, move || {
+                runtime().block_on(holder::stopped(kind, true));
+            }),
+            trial(&accepted, lacks, move || {
+                runtime().block_on(holder::stopped(kind, false));
+            }),
+        ]
+    };
+    kinds.into_iter().flat_map(both).collect()
+}
+
+/// The same tests on every database, and one's own.
+fn databases() -> Vec<Trial> {
+    let on_postgres = |name: &str, run: fn(&postgres_server::Postgres)| {
+        trial(&format!("postgres::{name}"), lacks_postgres(), move || {
+            let folder = tempfile::tempdir().unwrap();
+            run(&postgres_server::Postgres::start(folder.path(), &[]));
+        })
+    };
+    let on_sqlite = |name: &str, run: fn(&str)| {
+        trial(&format!("sqlite::{name}"), None, move || {
+            let folder = tempfile::tempdir().unwrap();
+            run(&sqlite(folder.path()));
+        })
+    };
+    vec![
+        on_postgres("interleavings", |server| {
+            runtime().block_on(async {
+                sql::interleavings::<Postgres>(furnished(&server.url()).await, 90).await;
+            });
+        }),
+        on_postgres("crowd", |server| {
+            runtime().block_on(crowd::<Postgres>(&server.url()))
+        }),
+        on_postgres("columns", |server| {
+            runtime().block_on(async {
+                let pool = furnished::<Postgres>(&server.url()).await;
+                sql::columns(pool, |done: PgQueryResult| done.rows_affected()).await;
+            });
+        }),
+        on_postgres("bad_input", |server| {
+            runtime().block_on(sql::bad_input::<Postgres>(&server.url()));
+        }),
+        on_postgres("a_look_without_a_lock_lets_a_stale_write_in", |server| {
+            runtime().block_on(sql::naive(server));
+        }),
+        on_postgres("who_waited_under_repeatable_read_begins_again", |server| {
+            runtime().block_on(sql::waited(server));
+        }),
+        on_sqlite("interleavings", |url| {
+            runtime().block_on(async {
+                sql::interleavings::<Sqlite>(furnished(url).await, 200).await;
+            });
+        }),
+        on_sqlite("crowd", |url| runtime().block_on(crowd::<Sqlite>(url))),
+        on_sqlite("columns", |url| {
+            runtime().block_on(async {
+                let pool = furnished::<Sqlite>(url).await;
+                sql::columns(pool, |done: SqliteQueryResult| done.rows_affected()).await;
+            });
+        }),
+        on_sqlite("bad_input", |url| {
+            runtime().block_on(sql::bad_input::<Sqlite>(url));
+        }),
+    ]
+}
+
+/// A crowd in each isolation level.
+async fn crowd<DB: Place>(url: &str) {
+    let pool = furnished::<DB>(url).await;
+    for level in DB::LEVELS {
+        sql::crowd(pool.clone(), level, 300).await;
+    }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -49,17 +135,14 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.worker_threads(2).enable_all().build().unwrap()
 }
 
-fn trial(name: &str, needs_redis: bool, run: fn()) -> Trial {
-    let run = move || -> Result<(), Failed> {
-        run();
-        Ok(())
+fn trial(name: &str, lacks: Option<&str>, run: impl FnOnce() + Send + 'static) -> Trial {
+    let Some(what) = lacks else {
+        return Trial::test(name, move || -> Result<(), Failed> {
+            run();
+            Ok(())
+        });
     };
-    match server::lacks_redis().filter(|_| needs_redis) {
-        None => Trial::test(name, run),
-        Some(what) => {
-            let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
-            Trial::test(name, move || Err(format!("{what} is missing").into()))
-                .with_ignored_flag(may_skip)
-        }
-    }
+    let what = what.to_owned();
+    let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
+    Trial::test(name, move || Err(format!("{what} is missing").into())).with_ignored_flag(may_skip)
 }

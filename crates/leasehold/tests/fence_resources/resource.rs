@@ -3,10 +3,15 @@
 
 use std::path::Path;
 
-use leasehold::fence::{ClaimedFile, ClaimedRedis, FencedFile, FencedRedis};
+use leasehold::fence::{ClaimedFile, ClaimedRedis, ClaimedSql, FencedFile, FencedRedis, FencedSql};
 use leasehold::{Fence, Result};
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
+use sqlx_core::pool::Pool;
+use sqlx_postgres::Postgres;
+use sqlx_sqlite::Sqlite;
+
+use crate::sql::place::{Place, connect as pool};
 
 /// The key of the value in Redis.
 pub(crate) const KEY: &str = "value";
@@ -16,6 +21,8 @@ pub(crate) enum Resource {
     BareFile(String),
     Redis(ClaimedRedis, MultiplexedConnection),
     BareRedis(MultiplexedConnection),
+    Postgres(Rows<Postgres>),
+    Sqlite(Rows<Sqlite>),
 }
 
 impl Resource {
@@ -31,6 +38,10 @@ impl Resource {
                 Self::Redis(claimed, connection)
             }
             "bare-redis" => Self::BareRedis(connect(place).await),
+            "postgres" => Self::Postgres(Rows::claim(place, Some(fence)).await?),
+            "bare-postgres" => Self::Postgres(Rows::claim(place, None).await?),
+            "sqlite" => Self::Sqlite(Rows::claim(place, Some(fence)).await?),
+            "bare-sqlite" => Self::Sqlite(Rows::claim(place, None).await?),
             other => panic!("no such resource: {other}"),
         })
     }
@@ -47,6 +58,8 @@ impl Resource {
                 let value: Option<String> = connection.get(KEY).await.unwrap();
                 value.unwrap_or_default()
             }
+            Self::Postgres(rows) => rows.read().await?,
+            Self::Sqlite(rows) => rows.read().await?,
         })
     }
 
@@ -62,7 +75,55 @@ impl Resource {
                 let () = connection.set(KEY, value).await.unwrap();
                 Ok(())
             }
+            Self::Postgres(rows) => rows.write(value).await,
+            Self::Sqlite(rows) => rows.write(value).await,
         }
+    }
+}
+
+/// A row in a database, each access in a transaction of its own. Its number
+/// stands for one of the texts.
+pub(crate) struct Rows<DB: Place> {
+    pool: Pool<DB>,
+    claimed: Option<ClaimedSql>,
+}
+
+const TEXTS: [&str; 3] = ["", "by the first", "by the next"];
+
+impl<DB: Place> Rows<DB> {
+    async fn claim(url: &str, fence: Option<Fence>) -> Result<Self> {
+        let pool: Pool<DB> = pool(url).await;
+        let mut claimed = None;
+        if let Some(fence) = fence {
+            let mut transaction = pool.begin().await.unwrap();
+            let resource = FencedSql::new("value");
+            claimed = Some(resource.claim(&mut transaction, fence).await?);
+            transaction.commit().await.unwrap();
+        }
+        Ok(Self { pool, claimed })
+    }
+
+    async fn read(&self) -> Result<String> {
+        let mut transaction = self.pool.begin().await.unwrap();
+        if let Some(claimed) = &self.claimed {
+            claimed.check(&mut transaction).await?;
+        }
+        let look = "select number from value";
+        let number = DB::numbers(&mut transaction, look).await.unwrap()[0];
+        transaction.commit().await.unwrap();
+        Ok(TEXTS[usize::try_from(number).unwrap()].to_owned())
+    }
+
+    async fn write(&self, text: &str) -> Result<()> {
+        let mut transaction = self.pool.begin().await.unwrap();
+        if let Some(claimed) = &self.claimed {
+            claimed.check(&mut transaction).await?;
+        }
+        let number = TEXTS.iter().position(|known| *known == text).unwrap();
+        let set = format!("update value set number = {number}");
+        DB::execute(&mut transaction, &set).await.unwrap();
+        transaction.commit().await.unwrap();
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The gate before a service that cannot check fences.
 
 mod faults;
+mod holders;
 mod input;
 mod passing;
 mod upstream;

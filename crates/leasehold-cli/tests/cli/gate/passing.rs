@@ -200,3 +200,24 @@ fn an_answer_of_a_proxy_that_gave_up_is_no_end() {
     assert_eq!(gate.ask("/r/1/gave-up", 7).status, 504);
     assert_eq!(gate.ask("/r/1", 8).status, 503);
 }
+
+#[test]
+fn more_connections_than_allowed_wait_until_one_ends() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &["--max-connections", "2"]);
+    let mut open = [gate.connect(), gate.connect()];
+    for stream in &mut open {
+        stream.write_all(head("/r/1", 7, "").as_bytes()).unwrap();
+        assert_eq!(answer(stream).unwrap().status, 200);
+    }
+    let third = gate.asking("/r/2", 8);
+    for _ in 0..50 {
+        for stream in &mut open {
+            stream.write_all(head("/r/1", 7, "").as_bytes()).unwrap();
+            assert_eq!(answer(stream).unwrap().status, 200);
+        }
+    }
+    assert!(upstream.tokens().iter().all(|&token| token == 7));
+    drop(open);
+    assert_eq!(third.join().unwrap().status, 200);
+}

@@ -73,6 +73,14 @@ impl Upstream {
         let state = self.shared.state.lock().unwrap();
         state.acted.iter().map(|(_, it)| it.token.get()).collect()
     }
+
+    /// The same of one resource, by the beginning of its paths.
+    pub(crate) fn tokens_of(&self, resource: &str) -> Vec<u64> {
+        let state = self.shared.state.lock().unwrap();
+        let acted = state.acted.iter();
+        let of_it = acted.filter(|(path, _)| path.starts_with(resource));
+        of_it.map(|(_, it)| it.token.get()).collect()
+    }
 }
 
 impl Shared {

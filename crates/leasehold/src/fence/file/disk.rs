@@ -25,13 +25,14 @@ pub(super) fn be_like(new: &File, old: &Path) -> io::Result<()> {
     new.set_permissions(old.permissions())
 }
 
-/// Writes a new file, gets it to the disk and gives it this name.
+/// Writes a new file, gets it to the disk and gives it this name. Only for whom
+/// has the sidecar locked.
 pub(super) fn put(
     path: &Path,
     content: &[u8],
     prepare: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<File> {
-    let (mut new, temporary) = temporary(path)?;
+    let (mut new, temporary) = scratch(path)?;
     let named = prepare(&new)
         .and_then(|()| new.write_all(content))
         .and_then(|()| new.sync_all())
@@ -44,10 +45,20 @@ pub(super) fn put(
     Ok(new)
 }
 
-/// A new file beside this one, under a name that nobody else has. A process
-/// that is killed leaves it behind.
+/// A new file beside this one. Whatever has its name was left there by a process
+/// that was killed, since no other has the sidecar locked.
+fn scratch(path: &Path) -> io::Result<(File, PathBuf)> {
+    let scratch = beside(path, ".leasehold-new")?;
+    match std::fs::remove_file(&scratch) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => Ok((File::create_new(&scratch)?, scratch)),
+    }
+}
+
+/// The same while there is no sidecar to lock: under a name that nobody else
+/// has. A process that is killed leaves it behind.
 fn temporary(path: &Path) -> io::Result<(File, PathBuf)> {
-    let unique = format!(".{:016x}.new", crate::random::random_u64());
+    let unique = format!(".{:016x}.leasehold-new", crate::random::random_u64());
     let temporary = beside(path, &unique)?;
     Ok((File::create_new(&temporary)?, temporary))
 }

@@ -1,0 +1,89 @@
+//! What the lock on the mark is for, on a real PostgreSQL.
+
+use leasehold::ErrorKind;
+use leasehold::fence::FencedSql;
+use sqlx_postgres::{PgPool, Postgres};
+
+use super::fence;
+use super::place::{Place, add, furnished};
+use crate::postgres_server::{Postgres as Server, wait_for};
+
+const LOOK: &str = "select token from leasehold_fence where resource = 'all'";
+
+async fn claim(pool: &PgPool, token: u64) -> leasehold::fence::ClaimedSql {
+    let mut transaction = pool.begin().await.unwrap();
+    let claimed = FencedSql::new("all")
+        .claim(&mut transaction, fence(token, token))
+        .await;
+    transaction.commit().await.unwrap();
+    claimed.unwrap()
+}
+
+/// Who only looks at the mark and compares writes after the next one has, in
+/// every isolation level: the two transactions write different rows.
+pub(crate) async fn naive(server: &Server) {
+    let pool = furnished::<Postgres>(&server.url()).await;
+    for (round, level) in Postgres::LEVELS[..2].iter().enumerate() {
+        let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);
+        claim(&pool, old).await;
+        let mut first = pool.begin_with(*level).await.unwrap();
+        let mark = Postgres::numbers(&mut first, LOOK).await.unwrap();
+        assert_eq!(mark, [i64::try_from(old).unwrap()], "it is the newest");
+        let mut next = pool.begin().await.unwrap();
+        let all = FencedSql::new("all");
+        all.claim(&mut next, fence(new, new)).await.unwrap();
+        add(&mut next, new).await.unwrap();
+        next.commit().await.unwrap();
+        let told = format!("insert into history (token, before) values ({old}, 0)");
+        Postgres::execute(&mut first, &told).await.unwrap();
+        first.commit().await.unwrap();
+        let tokens = server.sql("select string_agg(token::text, ' ' order by id) from history");
+        let disorder = format!("{new} {old}");
+        assert!(tokens.ends_with(&disorder), "{level}: {tokens}");
+    }
+}
+
+/// A transaction that waited for the mark under repeatable read has a picture of
+/// the data from before it waited. It is not let in with it, also if the one
+/// before it only checked; read committed goes on with what is there.
+pub(crate) async fn waited(server: &Server) {
+    let pool = furnished::<Postgres>(&server.url()).await;
+    for (round, level) in Postgres::LEVELS.iter().enumerate() {
+        let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);
+        let claimed = claim(&pool, old).await;
+        let mut first = pool.begin().await.unwrap();
+        claimed.check(&mut first).await.unwrap();
+        let waiting = tokio::spawn({
+            let pool = pool.clone();
+            async move {
+                let mut next = pool.begin_with(*level).await.unwrap();
+                let claimed = FencedSql::new("all")
+                    .claim(&mut next, fence(new, new))
+                    .await;
+                claimed.map(|_| ())?;
+                let look = "select number from value";
+                let value = Postgres::numbers(&mut next, look).await.unwrap();
+                next.commit().await.unwrap();
+                Ok::<_, leasehold::Error>(value[0])
+            }
+        });
+        tokio::task::block_in_place(|| {
+            wait_for("the next one waits", || {
+                let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+                (server.sql(waits) == "1").then_some(())
+            });
+        });
+        Postgres::execute(&mut first, &format!("update value set number = {old}0"))
+            .await
+            .unwrap();
+        first.commit().await.unwrap();
+        let read = waiting.await.unwrap();
+        if round == 0 {
+            assert_eq!(read.unwrap(), i64::try_from(old * 10).unwrap(), "{level}");
+        } else {
+            let error = read.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{level}: {error}");
+            assert!(error.to_string().contains("begin again"), "{error}");
+        }
+    }
+}
