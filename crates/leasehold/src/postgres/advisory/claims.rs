@@ -39,7 +39,9 @@ pub(super) async fn enqueue(engine: &AdvisoryEngine, ticket: &Ticket) -> Result<
     match mine.place() {
         Place::OnMain { token } | Place::OnSide { token, .. } => return Ok(held(token)),
         Place::Leaving(_) => return Ok(Standing::Gone),
-        Place::Waiting(side) => return stand(engine, &open, &mine, &side).await,
+        Place::Waiting(side) | Place::Granted { side, .. } => {
+            return stand(engine, &open, &mine, &side).await;
+        }
         Place::Refused | Place::Outside => return Ok(waiting(1)),
         Place::New | Place::Asked => {}
     }
@@ -186,30 +188,47 @@ async fn hear(
     side: &Arc<Side>,
 ) -> Result<Standing> {
     let mut waiting = mine.waiting.lock().await;
-    let Some(request) = waiting.as_mut() else {
-        return Ok(mine.token().map_or(Standing::Gone, held));
-    };
-    let answer = request.await;
-    *waiting = None;
-    let name = &mine.claim.name;
-    let token = match answer {
-        Ok(rows) => rows.first().and_then(|row| number(row, 0)),
-        Err(error) => {
-            tracing::debug!(%error, "a wait was ended");
-            None
-        }
-    };
-    let Some(token) = token else {
-        // Without a token nobody knows whether it holds anything.
-        let _ = finish(engine, std::slice::from_ref(&side.line)).await;
-        open.forget(&mine.claim);
-        return Ok(Standing::Gone);
-    };
-    if !open.is_granted(mine, side, token, false) {
-        ask(engine, &side.line, "select 1".into(), name).await?;
-        open.is_granted(mine, side, token, true);
+    if let Some(request) = waiting.as_mut() {
+        let answer = request.await;
+        *waiting = None;
+        let token = match answer {
+            Ok(rows) => rows.first().and_then(|row| number(row, 0)),
+            Err(error) => {
+                tracing::debug!(%error, "a wait was ended");
+                None
+            }
+        };
+        let Some(token) = token else {
+            // Without a token nobody knows whether it holds anything.
+            return Ok(give_up(engine, open, mine, side).await);
+        };
+        open.is_granted(mine, side, token, None);
     }
-    Ok(held(token))
+    // One that is granted is held once its connection has shown, after the last
+    // renewal, that it lives.
+    while let Place::Granted { token, .. } = mine.place() {
+        let asked = open.asked();
+        if let Err(error) = ask(engine, &side.line, "select 1".into(), &mine.claim.name).await {
+            if side.line.is_broken() {
+                return Ok(give_up(engine, open, mine, side).await);
+            }
+            return Err(error);
+        }
+        open.is_granted(mine, side, token, Some(asked));
+    }
+    Ok(mine.token().map_or(Standing::Gone, held))
+}
+
+/// Ends a side connection, and with it what it has.
+async fn give_up(
+    engine: &AdvisoryEngine,
+    open: &OpenLease,
+    mine: &Mine,
+    side: &Arc<Side>,
+) -> Standing {
+    let _ = finish(engine, std::slice::from_ref(&side.line)).await;
+    open.forget(&mine.claim);
+    Standing::Gone
 }
 
 /// Waits until the claim's standing may have changed.
@@ -224,10 +243,12 @@ pub(super) async fn wait(engine: &AdvisoryEngine, ticket: &Ticket) -> Result<Sta
         Place::OnMain { token } | Place::OnSide { token, .. } => Ok(held(token)),
         Place::New | Place::Leaving(_) => Ok(Standing::Gone),
         Place::Asked => Ok(Standing::MayBeFree),
-        Place::Waiting(side) => match timeout(LOOK, hear(engine, &open, &mine, &side)).await {
-            Ok(standing) => standing,
-            Err(_) => stand(engine, &open, &mine, &side).await,
-        },
+        Place::Waiting(side) | Place::Granted { side, .. } => {
+            match timeout(LOOK, hear(engine, &open, &mine, &side)).await {
+                Ok(standing) => standing,
+                Err(_) => stand(engine, &open, &mine, &side).await,
+            }
+        }
         Place::Refused => line_up(engine, &open, &mine).await,
         Place::Outside => {
             tokio::time::sleep(LOOK_OUTSIDE).await;
@@ -255,7 +276,7 @@ pub(super) async fn withdraw(engine: &AdvisoryEngine, claim: &ClaimRef) -> Resul
         Place::Asked | Place::OnMain { .. } | Place::Leaving(None) => {
             give_back(engine, &open.main, &claim.name).await?
         }
-        Place::OnSide { side, .. } => {
+        Place::Granted { side, .. } | Place::OnSide { side, .. } => {
             let is_removed = give_back(engine, &side.line, &claim.name).await?;
             open.keep(side.line.clone());
             is_removed

@@ -67,9 +67,10 @@ fn note(
     let pid = match mine.place() {
         Place::New | Place::Refused | Place::Outside => return None,
         Place::Asked | Place::OnMain { .. } | Place::Leaving(None) => open.main.pid,
-        Place::Waiting(side) | Place::OnSide { side, .. } | Place::Leaving(Some(side)) => {
-            side.line.pid
-        }
+        Place::Waiting(side)
+        | Place::Granted { side, .. }
+        | Place::OnSide { side, .. }
+        | Place::Leaving(Some(side)) => side.line.pid,
     };
     let name = quoted(name);
     Some(format!(

@@ -10,6 +10,7 @@ mod claims;
 mod inspect;
 mod line;
 mod open;
+mod proof;
 mod renewal;
 
 use std::collections::HashMap;

@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::lock;
 use super::line::{Line, News};
+use super::proof::{Asked, Renewals};
 use crate::clock::{Moment, boot_time};
 use crate::engine::{ClaimRef, Lease, Owner, Ticket, TicketId};
 use crate::name::Name;
@@ -47,8 +48,7 @@ struct State {
     on_main: HashMap<Name, TicketId>,
     /// Names that were waited for of late.
     hot: HashSet<Name>,
-    /// The last token that had been drawn when the lease was last renewed.
-    renewed: u64,
+    renewals: Renewals,
 }
 
 /// Somebody wants to know what we hold.
@@ -85,6 +85,11 @@ pub(super) enum Place {
     Outside,
     /// A side connection waits for it.
     Waiting(Arc<Side>),
+    /// A side connection got it, maybe too long ago to count on.
+    Granted {
+        side: Arc<Side>,
+        token: u64,
+    },
     OnMain {
         token: u64,
     },
@@ -116,7 +121,9 @@ impl Mine {
     pub(super) fn leaves(&self) -> Place {
         let mut place = lock(&self.place);
         let side = match &*place {
-            Place::Waiting(side) | Place::OnSide { side, .. } => Some(side.clone()),
+            Place::Waiting(side) | Place::Granted { side, .. } | Place::OnSide { side, .. } => {
+                Some(side.clone())
+            }
             Place::Leaving(_) => return place.clone(),
             _ => None,
         };
@@ -160,7 +167,7 @@ impl OpenLease {
                 claims: HashMap::new(),
                 on_main: HashMap::new(),
                 hot: HashSet::new(),
-                renewed: last,
+                renewals: Renewals::new(last),
             }),
             is_closed: AtomicBool::new(false),
             is_doubted: AtomicBool::new(false),
@@ -270,23 +277,29 @@ impl OpenLease {
         }
     }
 
-    /// Takes in that a side connection got the lock, unless that was before the
-    /// last renewal: then the server may end that connection sooner than we
-    /// count on. `is_proven`: the connection was renewed since.
+    /// What a sign of life that is asked for now will prove.
+    pub(super) fn asked(&self) -> Asked {
+        lock(&self.state).renewals.asked()
+    }
+
+    /// Takes in that a side connection got the lock, if the lease covers it.
+    /// `answered`: when that connection was asked for a sign of life and gave it.
     pub(super) fn is_granted(
         &self,
         mine: &Mine,
         side: &Arc<Side>,
         token: u64,
-        is_proven: bool,
+        answered: Option<Asked>,
     ) -> bool {
+        // While this is locked there is no renewal: the next one sees the claim.
         let state = lock(&self.state);
-        let is_in_time = is_proven || token > state.renewed;
-        if is_in_time {
-            let side = side.clone();
-            mine.is_at(Place::OnSide { side, token });
-        }
-        is_in_time
+        let is_covered = state.renewals.cover(token, answered);
+        let side = side.clone();
+        mine.is_at(match is_covered {
+            true => Place::OnSide { side, token },
+            false => Place::Granted { side, token },
+        });
+        is_covered
     }
 
     /// Takes in a renewal when all that hold were renewed with it, or have got
@@ -300,7 +313,7 @@ impl OpenLease {
             .filter(|side| !side.line.is_broken())
             .collect();
         if left.is_empty() {
-            state.renewed = last;
+            state.renewals.add(last);
         }
         left
     }
