@@ -1,20 +1,17 @@
 //! A connection that can hold locks, and hears at once when the server ends it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use futures_util::FutureExt;
 use futures_util::task::AtomicWaker;
-use sqlx_core::error::Error as SqlxError;
-use sqlx_core::executor::Executor;
-use sqlx_core::raw_sql::raw_sql;
-use sqlx_core::sql_str::AssertSqlSafe;
-use sqlx_postgres::PgRow;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::oneshot;
 
 use super::super::ears::Connection;
-use super::super::fault::{Cure, cure};
+use super::super::lock;
+use super::requests::{Answer, Request, Requests, not_connected};
 
 /// A connection, the server's process behind it, and the random key that it
 /// holds as long as it lives.
@@ -23,10 +20,10 @@ pub(super) struct Line {
     pub(super) key: i64,
     /// What the keys of names are made with.
     pub(super) seed: i64,
-    connection: Mutex<Option<Connection>>,
+    requests: Mutex<Requests>,
     is_broken: AtomicBool,
     is_told: AtomicBool,
-    /// Whoever watches the connection, when nobody uses it.
+    /// Whoever watches the connection.
     watcher: Arc<AtomicWaker>,
 }
 
@@ -43,7 +40,7 @@ impl Line {
             pid: 0,
             key,
             seed: 0,
-            connection: Mutex::new(Some(connection)),
+            requests: Mutex::new(Requests::new(connection, watcher.clone())),
             is_broken: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             watcher,
@@ -64,49 +61,58 @@ impl Line {
     ///
     /// # Cancel safety
     /// The server may carry it out; what is asked later comes after it.
-    pub(super) async fn run(&self, text: String) -> Result<Vec<PgRow>, SqlxError> {
-        let connection = self.connection.lock().await;
-        let mut turn = Turn {
-            connection: Some(connection),
-            watcher: &self.watcher,
-        };
-        let answer = match turn.open().and_then(Connection::listener) {
-            Some(listener) => listener.fetch_all(raw_sql(AssertSqlSafe(text))).await,
-            None => Err(SqlxError::Io(std::io::ErrorKind::NotConnected.into())),
-        };
-        if matches!(&answer, Err(error) if cure(error) == Cure::Reconnect) {
-            self.breaks(turn.slot());
+    pub(super) async fn run(&self, text: String) -> Answer {
+        self.ask(text, false).await
+    }
+
+    /// Makes a request that goes before all that are not urgent: what keeps the
+    /// lease must not stand behind a crowd.
+    ///
+    /// # Cancel safety
+    /// The server may carry it out.
+    pub(super) async fn run_urgent(&self, text: String) -> Answer {
+        self.ask(text, true).await
+    }
+
+    async fn ask(&self, text: String, is_urgent: bool) -> Answer {
+        let (reply, mut answer) = oneshot::channel();
+        let owner = Arc::new(AtomicWaker::new());
+        lock(&self.requests).add(Request {
+            text,
+            reply,
+            owner: owner.clone(),
+            is_urgent,
+        });
+        let answered = std::future::poll_fn(|context| {
+            owner.register(context.waker());
+            self.drive(&mut lock(&self.requests));
+            answer.poll_unpin(context)
+        });
+        answered.await.unwrap_or_else(|_| not_connected())
+    }
+
+    fn drive(&self, requests: &mut Requests) {
+        requests.drive();
+        if requests.is_broken() {
+            self.is_broken.store(true, Ordering::Release);
         }
-        answer
     }
 
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
 
-    fn breaks(&self, slot: Option<&mut Option<Connection>>) {
-        self.is_broken.store(true, Ordering::Release);
-        // Used again, it would be another connection, which holds nothing.
-        if let Some(slot) = slot {
-            *slot = None;
-        }
-    }
-
-    /// What the server says while nobody asks it anything. Whoever uses the
-    /// connection wakes the watcher afterwards.
+    /// What the server says while nobody asks it anything. Also drives on what
+    /// is under way. The watcher must be known.
     pub(super) fn poll_news(&self, context: &mut Context<'_>) -> Poll<News> {
-        loop {
-            if self.is_broken() {
-                return match self.is_told.swap(true, Ordering::AcqRel) {
-                    false => Poll::Ready(News::Broken),
-                    true => Poll::Pending,
-                };
-            }
-            let Ok(mut slot) = self.connection.try_lock() else {
+        let mut requests = lock(&self.requests);
+        self.drive(&mut requests);
+        if !self.is_broken() {
+            // Without it something is under way, and its end wakes the watcher.
+            let Some(connection) = requests.idle() else {
                 return Poll::Pending;
             };
-            let listener = slot.as_mut().and_then(Connection::listener);
-            let heard = match listener {
+            let heard = match connection.listener() {
                 // What has come in part is kept for the next time.
                 Some(listener) => std::pin::pin!(listener.try_recv()).poll(context),
                 None => Poll::Ready(Ok(None)),
@@ -116,32 +122,16 @@ impl Line {
                 Poll::Ready(Ok(Some(message))) => {
                     return Poll::Ready(News::Message(message.payload().to_owned()));
                 }
-                Poll::Ready(Ok(None) | Err(_)) => self.breaks(Some(&mut slot)),
+                Poll::Ready(Ok(None) | Err(_)) => {
+                    requests.end();
+                    self.drive(&mut requests);
+                }
             }
         }
-    }
-}
-
-/// The connection in use.
-struct Turn<'a> {
-    connection: Option<MutexGuard<'a, Option<Connection>>>,
-    watcher: &'a AtomicWaker,
-}
-
-impl Turn<'_> {
-    fn slot(&mut self) -> Option<&mut Option<Connection>> {
-        self.connection.as_deref_mut()
-    }
-
-    fn open(&mut self) -> Option<&mut Connection> {
-        self.slot()?.as_mut()
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.connection = None;
-        self.watcher.wake();
+        match self.is_told.swap(true, Ordering::AcqRel) {
+            false => Poll::Ready(News::Broken),
+            true => Poll::Pending,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod line;
 mod open;
 mod proof;
 mod renewal;
+mod requests;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -24,7 +24,7 @@ pub(super) async fn renew(engine: &AdvisoryEngine, lease: &Lease) -> Result<Rene
         "select last_value, pg_backend_pid() from {}.token",
         engine.schema
     );
-    let answer = open.main.run(text).await;
+    let answer = open.main.run_urgent(text).await;
     if open.main.is_broken() {
         return Ok(Renewal::LeaseGone);
     }
@@ -44,7 +44,7 @@ pub(super) async fn renew(engine: &AdvisoryEngine, lease: &Lease) -> Result<Rene
             break;
         }
         let asking = left.iter().map(|side| async {
-            let answer = side.line.run("select 1".into()).await;
+            let answer = side.line.run_urgent("select 1".into()).await;
             // One that is broken shows below.
             if answer.is_ok() || side.line.is_broken() {
                 return Ok(side.line.pid);
@@ -96,7 +96,7 @@ async fn evicted(engine: &AdvisoryEngine, open: &OpenLease) -> Result<Vec<GoneCl
         "select ticket, by, reason from {}.eviction where ticket = any({tickets})",
         engine.schema
     );
-    let rows = open.main.run(text).await;
+    let rows = open.main.run_urgent(text).await;
     let rows = rows.map_err(|error| fault(error, DOING.into(), &engine.pool.label))?;
     let gone = rows.iter().filter_map(|row| {
         let id = TicketId(bits(column(row, 0)?)?);
