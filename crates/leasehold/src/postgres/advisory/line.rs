@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::task::AtomicWaker;
@@ -12,6 +13,7 @@ use tokio::sync::oneshot;
 use super::super::ears::Connection;
 use super::super::lock;
 use super::requests::{Answer, Request, Requests, not_connected};
+use crate::clock::boot_time;
 
 /// A connection, the server's process behind it, and the random key that it
 /// holds as long as it lives.
@@ -96,6 +98,19 @@ impl Line {
         if requests.is_broken() {
             self.is_broken.store(true, Ordering::Release);
         }
+    }
+
+    /// How long it has said nothing.
+    pub(super) fn silence(&self) -> Duration {
+        boot_time().since(lock(&self.requests).answered())
+    }
+
+    /// Leaves the connection, as if the server had ended it.
+    pub(super) fn end(&self) {
+        let mut requests = lock(&self.requests);
+        requests.end();
+        self.drive(&mut requests);
+        self.watcher.wake();
     }
 
     pub(super) fn is_broken(&self) -> bool {

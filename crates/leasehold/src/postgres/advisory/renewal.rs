@@ -3,12 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::future::join_all;
+use sqlx_core::error::Error as SqlxError;
+use tokio::time::timeout;
 
 use super::super::fault::fault;
 use super::super::text::{array, bits, column, number, ticket};
 use super::AdvisoryEngine;
+use super::line::Line;
 use super::open::{Mine, OpenLease};
 use crate::engine::{GoneClaim, Lease, Renewal, TicketId};
 use crate::error::Result;
@@ -43,16 +47,11 @@ pub(super) async fn renew(engine: &AdvisoryEngine, lease: &Lease) -> Result<Rene
         if left.is_empty() {
             break;
         }
-        let asking = left.iter().map(|side| async {
-            let answer = side.line.run_urgent("select 1".into()).await;
-            // One that is broken shows below.
-            if answer.is_ok() || side.line.is_broken() {
-                return Ok(side.line.pid);
+        let asking = left.iter().map(|side| is_alive(&side.line, lease.ttl));
+        for (side, is_alive) in left.iter().zip(join_all(asking).await) {
+            if is_alive.map_err(failed)? {
+                proven.insert(side.line.pid);
             }
-            answer.map(|_| side.line.pid)
-        });
-        for answer in join_all(asking).await {
-            proven.insert(answer.map_err(failed)?);
         }
     }
     let mut gone = broken(&open);
@@ -66,6 +65,27 @@ pub(super) async fn renew(engine: &AdvisoryEngine, lease: &Lease) -> Result<Rene
         }
     }
     Ok(Renewal::Renewed { gone })
+}
+
+/// Asks a side connection for a sign of life; `false` if it is broken, which
+/// shows in what it holds.
+///
+/// One that is silent must not cost the locks of the others. It is given up in
+/// the middle of the ttl, while there is time to renew them without it.
+async fn is_alive(line: &Line, ttl: Duration) -> Result<bool, SqlxError> {
+    match timeout(ttl / 12, line.run_urgent("select 1".into())).await {
+        Ok(Ok(_)) => return Ok(true),
+        Ok(Err(_)) if line.is_broken() => {}
+        Ok(Err(error)) => return Err(error),
+        Err(_) if line.silence() < ttl / 2 => {
+            return Err(SqlxError::Io(std::io::ErrorKind::TimedOut.into()));
+        }
+        Err(_) => {
+            tracing::warn!(?line, "a connection is silent; what it holds is lost");
+            line.end();
+        }
+    }
+    Ok(false)
 }
 
 /// Claims whose side connection was ended.

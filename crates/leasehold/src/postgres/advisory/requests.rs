@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use super::super::ears::Connection;
 use super::super::fault::{Cure, cure};
 use super::super::lock;
+use crate::clock::{Moment, boot_time};
 
 pub(super) type Answer = Result<Vec<PgRow>, SqlxError>;
 
@@ -30,6 +31,8 @@ pub(super) struct Requests {
     under_way: Option<UnderWay>,
     urgent: VecDeque<Request>,
     others: VecDeque<Request>,
+    /// When the last answer came.
+    answered: Moment,
     alarm: Arc<Alarm>,
     waker: Waker,
 }
@@ -60,6 +63,7 @@ impl Requests {
             under_way: None,
             urgent: VecDeque::new(),
             others: VecDeque::new(),
+            answered: boot_time(),
             waker: alarm.clone().into(),
             alarm,
         }
@@ -89,6 +93,7 @@ impl Requests {
             let Poll::Ready((connection, answer)) = under_way.request.as_mut().poll(context) else {
                 return;
             };
+            self.answered = boot_time();
             let is_broken = matches!(&answer, Err(error) if cure(error) == Cure::Reconnect);
             // Used again, it would be another connection, which holds nothing.
             self.connection = Some(connection).filter(|_| !is_broken);
@@ -130,6 +135,10 @@ impl Requests {
     /// The connection, unless something is under way.
     pub(super) fn idle(&mut self) -> Option<&mut Connection> {
         self.connection.as_mut()
+    }
+
+    pub(super) fn answered(&self) -> Moment {
+        self.answered
     }
 
     pub(super) fn is_broken(&self) -> bool {
