@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx_postgres::PgRow;
 
 use super::super::inspect::{eviction, finding, judge};
+use super::super::pool::Lane;
 use super::super::text::{bits, column, number, quoted, quoted_or_null, ticket, uuid};
 use super::AdvisoryEngine;
 use super::open::{Inquiry, Mine, OpenLease, Place};
@@ -26,13 +28,19 @@ const ANSWERS: Duration = Duration::from_secs(2);
 const OBEYS: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Writes down what people asked for.
+/// Writes down what people asked for, for ever. Over another connection than the
+/// main one, which a table that somebody locked must not hold up.
 ///
 /// # Cancel safety
 /// What was not written is kept for the next time.
 pub(super) async fn answer(engine: &AdvisoryEngine, open: &OpenLease) {
-    let next = || super::lock(&open.inquiries).first().cloned();
-    while let Some(inquiry) = next() {
+    loop {
+        // Looked at again after each message, by the same task.
+        let inquiry = std::future::poll_fn(|_| match super::lock(&open.inquiries).first() {
+            Some(inquiry) => Poll::Ready(inquiry.clone()),
+            None => Poll::Pending,
+        });
+        let inquiry = inquiry.await;
         let rows: Vec<_> = open
             .claims()
             .iter()
@@ -46,7 +54,10 @@ pub(super) async fn answer(engine: &AdvisoryEngine, open: &OpenLease) {
                 rows.join(", ")
             );
             // Whoever asked does without it.
-            if let Err(error) = open.main.run(text).await {
+            let writing = engine
+                .pool
+                .ask_in(Lane::Aside, &text, || "say what is held".into());
+            if let Err(error) = writing.await {
                 tracing::warn!(%error, "could not say what is held");
             }
         }

@@ -42,6 +42,8 @@ use crate::random::{random_u64, random_u128};
 
 /// How long a connection may take, and an answer.
 const LIMIT: Duration = Duration::from_secs(5);
+/// What a statement of the main connection may take in any case.
+const SHORTEST_STATEMENT: Duration = Duration::from_millis(500);
 
 /// Locks that belong to connections.
 pub(super) struct AdvisoryEngine {
@@ -118,10 +120,18 @@ impl AdvisoryEngine {
         }
         let key = random_u64().cast_signed();
         let line = Line::new(key, connection, watcher.cloned().unwrap_or_default());
+        // While a statement runs the connection is not idle and the server does
+        // not end it. So none may wait for a standby, whose counter is lifted by
+        // its promotion anyway, and only a wait may last.
+        let longest = match is_main {
+            true => (lease.ttl / 3).max(SHORTEST_STATEMENT),
+            false => Duration::ZERO,
+        };
         let settings = format!(
             "set session characteristics as transaction isolation level read committed; \
-             set synchronous_commit = on; set lock_timeout = 0; set statement_timeout = 0; \
+             set synchronous_commit = local; set lock_timeout = 0; set statement_timeout = {}; \
              set idle_session_timeout = {}",
+            whole_millis(longest),
             whole_millis(lease.ttl)
         );
         let text = format!(
@@ -245,9 +255,13 @@ impl Engine for AdvisoryEngine {
         let Some(open) = self.lease(lease.id) else {
             return std::future::pending().await;
         };
+        let mut answering = std::pin::pin!(inspect::answer(self, &open));
         loop {
-            inspect::answer(self, &open).await;
-            let news = std::future::poll_fn(|context| open.poll_news(context)).await;
+            let news = tokio::select! {
+                biased;
+                news = std::future::poll_fn(|context| open.poll_news(context)) => news,
+                () = &mut answering => return,
+            };
             match news {
                 Some(message) if !Self::hear(&open, &message) => {}
                 _ => return,
