@@ -7,7 +7,8 @@ use sqlx_postgres::PgRow;
 use tokio::time::timeout;
 
 use super::super::fault::fault;
-use super::super::text::{number, quoted};
+use super::super::pool::Lane;
+use super::super::text::{array, number, quoted};
 use super::line::Line;
 use super::open::{Mine, OpenLease, Place, Side};
 use super::{AdvisoryEngine, LIMIT};
@@ -170,7 +171,7 @@ async fn stand(
         Ok(standing) => standing,
         // It has the lock, or lost its place, and we do not hear of it.
         Err(_) => {
-            finish(engine, std::slice::from_ref(&side.line)).await?;
+            finish(engine, open, std::slice::from_ref(&side.line)).await?;
             open.forget(&mine.claim);
             Ok(Standing::Gone)
         }
@@ -226,7 +227,7 @@ async fn give_up(
     mine: &Mine,
     side: &Arc<Side>,
 ) -> Standing {
-    let _ = finish(engine, std::slice::from_ref(&side.line)).await;
+    let _ = finish(engine, open, std::slice::from_ref(&side.line)).await;
     open.forget(&mine.claim);
     Standing::Gone
 }
@@ -274,16 +275,16 @@ pub(super) async fn withdraw(engine: &AdvisoryEngine, claim: &ClaimRef) -> Resul
     let is_removed = match mine.leaves() {
         Place::New | Place::Refused | Place::Outside => false,
         Place::Asked | Place::OnMain { .. } | Place::Leaving(None) => {
-            give_back(engine, &open.main, &claim.name).await?
+            give_back(engine, &open, &open.main, &claim.name).await?
         }
         Place::Granted { side, .. } | Place::OnSide { side, .. } => {
-            let is_removed = give_back(engine, &side.line, &claim.name).await?;
+            let is_removed = give_back(engine, &open, &side.line, &claim.name).await?;
             open.keep(side.line.clone());
             is_removed
         }
         Place::Waiting(side) | Place::Leaving(Some(side)) => {
             mine.waiting.lock().await.take();
-            finish(engine, std::slice::from_ref(&side.line)).await?;
+            finish(engine, &open, std::slice::from_ref(&side.line)).await?;
             true
         }
     };
@@ -294,24 +295,33 @@ pub(super) async fn withdraw(engine: &AdvisoryEngine, claim: &ClaimRef) -> Resul
     })
 }
 
-async fn give_back(engine: &AdvisoryEngine, line: &Arc<Line>, name: &Name) -> Result<bool> {
+async fn give_back(
+    engine: &AdvisoryEngine,
+    open: &OpenLease,
+    line: &Arc<Line>,
+    name: &Name,
+) -> Result<bool> {
     match line.run(unlock(line, name)).await {
         Ok(rows) => Ok(rows
             .first()
             .is_some_and(|row| super::super::text::column(row, 0) == Some("t"))),
         // What the connection held goes with it, once the server knows.
         Err(_) if line.is_broken() => {
-            finish(engine, std::slice::from_ref(line)).await?;
+            finish(engine, open, std::slice::from_ref(line)).await?;
             Ok(true)
         }
         Err(error) => Err(fault(error, doing(name), &engine.pool.label)),
     }
 }
 
-/// Lets the server end these connections, over another one.
-pub(super) async fn finish(engine: &AdvisoryEngine, lines: &[Arc<Line>]) -> Result<()> {
-    use super::super::pool::Lane;
-    use super::super::text::array;
+/// Lets the server end these connections, over another one: the main one if no
+/// more can be made.
+pub(super) async fn finish(
+    engine: &AdvisoryEngine,
+    open: &OpenLease,
+    lines: &[Arc<Line>],
+) -> Result<()> {
+    const DOING: &str = "end a connection";
     let text = format!(
         "select {}.finish({}, {})",
         engine.schema,
@@ -320,8 +330,29 @@ pub(super) async fn finish(engine: &AdvisoryEngine, lines: &[Arc<Line>]) -> Resu
     );
     let ending = engine
         .pool
-        .ask_in(Lane::AtOnce, &text, || "end a wait".into());
-    ending.await.map(drop)
+        .ask_in(Lane::AtOnce, &text, || DOING.into())
+        .await;
+    let rows = match ending {
+        Ok(answer) => answer.rows,
+        Err(error) => {
+            let main = &open.main;
+            if main.is_broken() || lines.iter().any(|line| Arc::ptr_eq(line, main)) {
+                return Err(error);
+            }
+            match timeout(LIMIT, main.run(text)).await {
+                Ok(Ok(rows)) => rows,
+                _ => return Err(error),
+            }
+        }
+    };
+    match rows.first().and_then(|row| number::<u64>(row, 0)) {
+        Some(0) => Ok(()),
+        _ => {
+            let why = "the server has not ended it yet";
+            let error = engine.refusal(ErrorKind::Unavailable, DOING.into(), why);
+            Err(error.effect_is(Effect::Unknown))
+        }
+    }
 }
 
 /// Without a call of our function `key`, which the server would read each time.

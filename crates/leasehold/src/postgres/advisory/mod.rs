@@ -33,6 +33,7 @@ use super::pool::Pool;
 use super::renewal::whole_millis;
 use super::text::{identifier, lease as lease_id, number, quoted};
 use super::{TOKENS_PER_GRANT, layout, lock};
+use crate::clock::{Moment, boot_time};
 use crate::engine::{
     Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch, Withdrawn,
 };
@@ -44,6 +45,11 @@ use crate::random::{random_u64, random_u128};
 const LIMIT: Duration = Duration::from_secs(5);
 /// What a statement of the main connection may take in any case.
 const SHORTEST_STATEMENT: Duration = Duration::from_millis(500);
+
+/// How long the main connection may take to give everything back before it is
+/// ended.
+const SHORTEST_CLOSING: Duration = Duration::from_millis(50);
+const LONGEST_CLOSING: Duration = Duration::from_secs(2);
 
 /// Locks that belong to connections.
 pub(super) struct AdvisoryEngine {
@@ -196,6 +202,24 @@ impl AdvisoryEngine {
 
 const DOING: &str = "open a session";
 
+/// A lease that is being closed. Whoever closes it tries again for a ttl; then
+/// it is forgotten in any case, and its connections with it.
+struct Closing<'a> {
+    engine: &'a AdvisoryEngine,
+    lease: Lease,
+    since: Moment,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        // His count began a moment before ours.
+        let nearly_all = self.lease.ttl * 9 / 10;
+        if boot_time().since(self.since) >= nearly_all {
+            lock(&self.engine.leases).remove(&self.lease.id);
+        }
+    }
+}
+
 #[async_trait]
 impl Engine for AdvisoryEngine {
     fn promises(&self) -> Promises {
@@ -231,17 +255,21 @@ impl Engine for AdvisoryEngine {
         let Some(open) = open else {
             return Ok(());
         };
-        open.close();
+        let _closing = Closing {
+            engine: self,
+            lease: *lease,
+            since: open.close(),
+        };
         let mut lines = open.lines_aside();
-        let unlocked = open
+        let unlocking = open
             .main
-            .run("select pg_advisory_unlock_all()".into())
-            .await;
-        if unlocked.is_err() {
+            .run_urgent("select pg_advisory_unlock_all()".into());
+        let limit = (lease.ttl / 12).clamp(SHORTEST_CLOSING, LONGEST_CLOSING);
+        if !matches!(timeout(limit, unlocking).await, Ok(Ok(_))) {
             lines.push(open.main.clone());
         }
         if !lines.is_empty() {
-            claims::finish(self, &lines).await?;
+            claims::finish(self, &open, &lines).await?;
         }
         lock(&self.leases).remove(&lease.id);
         for mine in open.claims() {

@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
@@ -34,7 +34,8 @@ pub(super) struct OpenLease {
     /// All side connections that there are.
     aside: Mutex<Vec<Weak<Line>>>,
     state: Mutex<State>,
-    is_closed: AtomicBool,
+    /// Since when it is being closed.
+    closed: OnceLock<Moment>,
     /// Somebody said that a claim was broken.
     pub(super) is_doubted: AtomicBool,
     /// What people asked for and have not got yet.
@@ -169,18 +170,19 @@ impl OpenLease {
                 hot: HashSet::new(),
                 renewals: Renewals::new(last),
             }),
-            is_closed: AtomicBool::new(false),
+            closed: OnceLock::new(),
             is_doubted: AtomicBool::new(false),
             inquiries: Mutex::default(),
         }
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        self.closed.get().is_some()
     }
 
-    pub(super) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
+    /// Says since when it is closed.
+    pub(super) fn close(&self) -> Moment {
+        *self.closed.get_or_init(boot_time)
     }
 
     /// The claim of this ticket, made known before it is asked for.

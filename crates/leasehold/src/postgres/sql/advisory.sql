@@ -235,12 +235,21 @@ language sql volatile as $$
 $$;
 
 -- Ends connections, each given by its process and its key, and answers when they
--- have ended. Says how many there were.
+-- have ended, or after a while. Says how many have not.
 create or replace function leasehold.finish(p_pids integer[], p_lines bigint[]) returns bigint
-language sql volatile as $$
-    select count(pg_terminate_backend(t.pid, 2000))
+language plpgsql volatile as $$
+begin
+    -- All at once, then one after the other.
+    perform pg_terminate_backend(t.pid)
     from unnest(p_pids, p_lines) as t (pid, line)
-    where exists (select from leasehold.locks() l where l.pid = t.pid and l.key = t.line)
+    where exists (select from leasehold.locks() l where l.pid = t.pid and l.key = t.line);
+    perform pg_terminate_backend(t.pid, 2000)
+    from unnest(p_pids, p_lines) as t (pid, line)
+    where exists (select from leasehold.locks() l where l.pid = t.pid and l.key = t.line);
+    return count(*)
+    from unnest(p_pids, p_lines) as t (pid, line)
+    where exists (select from leasehold.locks() l where l.pid = t.pid and l.key = t.line);
+end
 $$;
 
 do $$
