@@ -97,21 +97,23 @@ async fn line_up(engine: &AdvisoryEngine, open: &OpenLease, mine: &Mine) -> Resu
     };
     let line = match idle {
         Some(line) => line,
-        None => match engine
-            .enlist(open.lease, &open.owner, Some(&open.watcher))
-            .await
-        {
-            Ok((line, _)) => {
-                let line = Arc::new(line);
-                open.add_aside(&line);
-                line
+        None => {
+            // Making one may take longer than anybody listens; then the next
+            // look is a try.
+            mine.is_at(Place::Outside);
+            let enlisting = engine.enlist(open.lease, &open.owner, Some(&open.watcher));
+            match enlisting.await {
+                Ok((line, _)) => {
+                    let line = Arc::new(line);
+                    open.add_aside(&line);
+                    line
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "no connection to wait on; looking now and then");
+                    return Ok(waiting(1));
+                }
             }
-            Err(error) => {
-                tracing::warn!(%error, "no connection to wait on; looking now and then");
-                mine.is_at(Place::Outside);
-                return Ok(waiting(1));
-            }
-        },
+        }
     };
     let side = OpenLease::side(line.clone(), room);
     let text = format!(
