@@ -151,8 +151,12 @@ impl Ears {
     }
 
     async fn connect(&self) -> Option<Connection> {
-        let made = timeout(LIMIT, Connection::new(&self.route.options())).await;
-        let mut made = made.ok().flatten();
+        let making = async {
+            // The one that took writes may be gone without a word.
+            self.route.settle().await;
+            Connection::new(&self.route.options()).await
+        };
+        let mut made = timeout(LIMIT, making).await.ok().flatten();
         let leases: Vec<_> = lock(&self.leases).iter().copied().collect();
         let is_well = match &mut made {
             Some(open) => open.listen(&leases).await,

@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sqlx_core::connection::ConnectOptions;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use sqlx_core::connection::{ConnectOptions, Connection};
 use sqlx_core::error::Error as SqlxError;
 use sqlx_core::executor::Executor;
 use sqlx_core::raw_sql::raw_sql;
@@ -16,6 +18,8 @@ use super::text::column;
 
 /// How long all of them may take together to say whether they take writes.
 const LIMIT: Duration = Duration::from_secs(4);
+/// How long one may take before the next is asked as well.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 const TAKES_WRITES: &str =
     "select not pg_is_in_recovery() and current_setting('transaction_read_only') = 'off'";
@@ -25,6 +29,8 @@ pub(super) struct Route {
     servers: Vec<PgConnectOptions>,
     /// The one that took writes last.
     current: AtomicUsize,
+    /// The one with which a search begins.
+    first: AtomicUsize,
 }
 
 impl Route {
@@ -33,6 +39,7 @@ impl Route {
         Self {
             servers,
             current: AtomicUsize::new(0),
+            first: AtomicUsize::new(0),
         }
     }
 
@@ -46,19 +53,9 @@ impl Route {
         if let [only] = &self.servers[..] {
             return only.connect().await;
         }
-        let (count, first) = (self.servers.len(), self.current.load(Ordering::Acquire));
-        let limit = LIMIT / u32::try_from(count).unwrap_or(u32::MAX);
         let mut trouble = None;
-        for number in (first..first + count).map(|number| number % count) {
-            let asked = timeout(limit, writer(&self.servers[number])).await;
-            match asked {
-                Ok(Ok(Some(connection))) => {
-                    self.current.store(number, Ordering::Release);
-                    return Ok(connection);
-                }
-                Ok(Ok(None)) | Err(_) => {}
-                Ok(Err(error)) => trouble = Some(error),
-            }
+        if let Ok(Some(connection)) = timeout(LIMIT, self.search(&mut trouble)).await {
+            return Ok(connection);
         }
         // One that is wrong says more than one that is a standby or away.
         match trouble {
@@ -67,6 +64,76 @@ impl Route {
                 let why = "none of the servers that the URL names takes writes";
                 Err(SqlxError::Io(std::io::Error::other(why)))
             }
+        }
+    }
+
+    /// Finds out which of several takes writes, for whoever connects by himself.
+    pub(super) async fn settle(&self) {
+        if self.servers.len() > 1
+            && let Ok(connection) = self.connect().await
+        {
+            let _ = connection.close().await;
+        }
+    }
+
+    /// Asks one after the other, without waiting long for one that is silent: its
+    /// machine may be gone, and then nobody says so.
+    async fn search(&self, trouble: &mut Option<SqlxError>) -> Option<PgConnection> {
+        let (count, first) = (self.servers.len(), self.first.load(Ordering::Acquire));
+        let mut others = (first..first + count).map(|number| number % count);
+        let mut asked = FuturesUnordered::new();
+        loop {
+            match others.next() {
+                Some(number) => asked.push(self.ask(number)),
+                None if asked.is_empty() => return None,
+                None => {}
+            }
+            let answer = match others.len() {
+                0 => asked.next().await,
+                _ => match timeout(PATIENCE, asked.next()).await {
+                    Ok(answer) => answer,
+                    Err(_) => continue,
+                },
+            };
+            match answer {
+                Some((number, Ok(Some(connection)))) => {
+                    self.current.store(number, Ordering::Release);
+                    self.first.store(number, Ordering::Release);
+                    return Some(connection);
+                }
+                Some((_, Err(error))) => *trouble = Some(error),
+                Some((_, Ok(None))) | None => {}
+            }
+        }
+    }
+
+    async fn ask(&self, number: usize) -> (usize, Result<Option<PgConnection>, SqlxError>) {
+        let mut silence = Silence {
+            route: self,
+            number,
+            is_over: false,
+        };
+        let answer = writer(&self.servers[number]).await;
+        silence.is_over = true;
+        (number, answer)
+    }
+}
+
+/// A server that has not answered. If nobody waits for it any longer, the next
+/// search begins with the one after it: whoever has little time gets there too.
+struct Silence<'a> {
+    route: &'a Route,
+    number: usize,
+    is_over: bool,
+}
+
+impl Drop for Silence<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let next = (self.number + 1) % self.route.servers.len();
+            let first = &self.route.first;
+            // Unless somebody has found the right one meanwhile.
+            let _ = first.compare_exchange(self.number, next, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 }
