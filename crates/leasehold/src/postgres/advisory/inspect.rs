@@ -264,7 +264,8 @@ pub(super) async fn evict(
     );
     engine.pool.ask(&text, doing).await?;
     let query = format!(
-        "select from {schema}.standing({name}) s where s.pid = {} and s.line = {}",
+        "select from {schema}.standing({name}) s \
+         where s.pid = {} and s.line = {} and s.is_held",
         row.pid, row.line
     );
     let is_told = row.is_noted && row.claimant.is_holder;
@@ -274,6 +275,16 @@ pub(super) async fn evict(
             return Ok(Withdrawn::Removed);
         }
         tokio::time::sleep(PAUSE).await;
+    }
+    // It may have given it back, and its connection have or want the name again,
+    // for another claim. One that does not answer has not given anything back.
+    let is_another = |now: &Row| now.is_noted && now.claimant.id != claim.id;
+    let is_on_line = |now: &Row| (now.pid, now.line) == (row.pid, row.line);
+    if row.is_noted {
+        let now = self::rows(engine, &claim.name).await?;
+        if now.iter().find(|now| is_on_line(now)).is_none_or(is_another) {
+            return Ok(Withdrawn::Removed);
+        }
     }
     let text = format!(
         "select {schema}.finish(array[{}]::integer[], array[{}]::bigint[])",
