@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll};
 
@@ -31,6 +31,8 @@ pub(super) struct OpenLease {
     pub(super) watcher: Arc<AtomicWaker>,
     room: Arc<Semaphore>,
     idle: Mutex<Vec<Arc<Line>>>,
+    /// It was said that there is no room.
+    is_full: AtomicBool,
     /// All side connections that there are.
     aside: Mutex<Vec<Weak<Line>>>,
     state: Mutex<State>,
@@ -163,6 +165,7 @@ impl OpenLease {
             watcher,
             room: Arc::new(Semaphore::new(most_aside)),
             idle: Mutex::default(),
+            is_full: AtomicBool::new(false),
             aside: Mutex::default(),
             state: Mutex::new(State {
                 claims: HashMap::new(),
@@ -255,7 +258,15 @@ impl OpenLease {
     /// A side connection that waits for nothing and holds nothing, or at least
     /// room for one.
     pub(super) fn aside(&self) -> Option<(OwnedSemaphorePermit, Option<Arc<Line>>)> {
-        let room = self.room.clone().try_acquire_owned().ok()?;
+        let Ok(room) = self.room.clone().try_acquire_owned() else {
+            if !self.is_full.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    "all side connections hold or wait; more waits are in nobody's line: \
+                     raise `connections`"
+                );
+            }
+            return None;
+        };
         let mut idle = lock(&self.idle);
         while let Some(line) = idle.pop() {
             if !line.is_broken() {
