@@ -3,6 +3,7 @@
 use leasehold::{ErrorKind, Lost};
 
 use super::server::{Postgres, SUPERUSER};
+use super::way::Way;
 use super::{lock, lost, postgres, session};
 
 /// A standby that follows the server.
@@ -90,4 +91,31 @@ async fn where_no_server_takes_writes_that_is_said() {
     let error = leasehold::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("takes writes"), "{error}");
+}
+
+/// As when a machine loses its power: nobody says that the connections ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_silent_is_passed_over_in_time() {
+    let Some((_folder, server)) = postgres(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    // The same server by two ways, so that it has the claim.
+    let url = format!(
+        "postgres://{SUPERUSER}@127.0.0.1:{},127.0.0.1:{}/postgres",
+        way.port, server.port
+    );
+    let one = session(&url, "ttl=3s&sslmode=disable").await;
+    let guard = lock(&one, "ledger").await;
+    let of_connection = session(&url, "schema=other&mode=session&ttl=1s&sslmode=disable").await;
+    let other = lock(&of_connection, "ledger").await;
+    way.fall_silent();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(7);
+    while std::time::Instant::now() < deadline {
+        guard.check().unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    // Lost with its connection, and had again over the other way.
+    assert_eq!(lost(&other).await, Lost::Deadline);
+    assert!(lock(&of_connection, "ledger").await.token() > other.token());
 }

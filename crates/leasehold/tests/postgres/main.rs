@@ -9,6 +9,7 @@ mod server;
 
 mod access;
 mod advisory;
+mod advisory_faults;
 mod cost;
 mod defaults;
 mod failover;

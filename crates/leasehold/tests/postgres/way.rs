@@ -1,6 +1,7 @@
 //! A way to the server that sees every request and loses the one, or the one
 //! answer, that a test names.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,6 +31,7 @@ pub(crate) struct Way {
 #[derive(Default)]
 struct State {
     armed: Mutex<Option<(String, Fault)>>,
+    is_silent: AtomicBool,
     fired: tokio::sync::Notify,
     released: tokio::sync::Notify,
 }
@@ -75,6 +77,12 @@ impl Way {
         tokio::time::timeout(super::LONG, fired).await.unwrap();
     }
 
+    /// Nothing arrives any more, either way, nor is a connection closed: as if
+    /// the machine were gone.
+    pub(crate) fn fall_silent(&self) {
+        self.state.is_silent.store(true, Ordering::Release);
+    }
+
     /// Lets go what is held back.
     pub(crate) fn release(&self) {
         self.state.released.notify_one();
@@ -94,6 +102,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
                 if count? == 0 {
                     return Ok(());
                 }
+                state.pass().await;
                 while let Some(end) = length(&requests, is_first) {
                     is_first = false;
                     let message: Vec<u8> = requests.drain(..end).collect();
@@ -116,6 +125,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
                 }
             }
             count = server.read_buf(&mut answers) => {
+                state.pass().await;
                 if count? == 0 {
                     return Ok(());
                 }
@@ -134,6 +144,13 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
 }
 
 impl State {
+    /// Does not end once all is silent.
+    async fn pass(&self) {
+        if self.is_silent.load(Ordering::Acquire) {
+            std::future::pending().await
+        }
+    }
+
     fn judge(&self, message: &[u8]) -> Option<Fault> {
         let mut armed = self.armed.lock().unwrap();
         let (text, fault) = armed.as_ref()?;
