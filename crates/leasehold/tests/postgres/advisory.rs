@@ -107,6 +107,25 @@ async fn a_restart_of_the_server_is_a_loss_and_tokens_go_on_growing() {
     assert!(next.token().get() > guard.token().get() + (1 << 32));
 }
 
+/// The server ends all of its processes when one is killed, and goes on under the
+/// same name.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_go_on_growing_when_a_process_of_the_server_is_killed() {
+    let Some((_folder, server)) = postgres(&["restart_after_crash=on"]) else {
+        return;
+    };
+    let one = session(&server, "ttl=1h").await;
+    let guard = lock(&one, "ledger").await;
+    let pid = server.sql("select pid from leasehold.line where is_main");
+    let killing = std::process::Command::new("kill")
+        .args(["-9", &pid])
+        .status();
+    assert!(killing.unwrap().success());
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    let next = lock(&one, "ledger").await;
+    assert!(next.token().get() > guard.token().get() + (1 << 32));
+}
+
 /// The server's own clock ends a connection that nobody uses.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_ends_a_silent_connection_after_the_ttl() {

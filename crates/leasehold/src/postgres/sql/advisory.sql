@@ -26,6 +26,11 @@ create table if not exists leasehold.eviction (
 create index if not exists eviction_name on leasehold.eviction (name, at);
 
 -- What is in these is about connections, and no connection survives a crash.
+-- The servers that were met: `meta` says the last one too, but a server that ends
+-- all its processes because one crashed has the same name afterwards. It empties
+-- this.
+create unlogged table if not exists leasehold.met (server text primary key);
+
 create unlogged table if not exists leasehold.line (
     line bigint primary key,
     pid integer not null,
@@ -66,22 +71,28 @@ language sql volatile as $$
         || (1000000 * extract(epoch from pg_postmaster_start_time()))::bigint
 $$;
 
--- Says which server this is. The first to meet another one than before lifts the
--- counter far above whatever a crash or a failover may have forgotten. Every
--- connection does this before it can draw a token, and ends with its server.
+-- Says which server this is. The first to meet another one than before, or the
+-- same after it crashed, lifts the counter far above whatever may be forgotten.
+-- Every connection does this before it can draw a token, and ends with its server.
 create or replace function leasehold.meet() returns text
 language plpgsql volatile as $$
 declare
     v_server text := leasehold.server();
 begin
-    perform from leasehold.meta m where m.server = v_server;
+    perform from leasehold.met m where m.server = v_server;
+    if found then
+        return v_server;
+    end if;
+    -- One after the other; the others then find that it is done.
+    perform from leasehold.meta m for update;
+    perform from leasehold.met m where m.server = v_server;
     if not found then
-        update leasehold.meta set server = v_server where server <> v_server;
-        if found then
-            perform setval('leasehold.token', greatest(
-                nextval('leasehold.token') + (1::bigint << 32),
-                (1000000 * extract(epoch from clock_timestamp()))::bigint));
-        end if;
+        update leasehold.meta set server = v_server;
+        delete from leasehold.met;
+        insert into leasehold.met (server) values (v_server);
+        perform setval('leasehold.token', greatest(
+            nextval('leasehold.token') + (1::bigint << 32),
+            (1000000 * extract(epoch from clock_timestamp()))::bigint));
     end if;
     return v_server;
 end
@@ -257,6 +268,7 @@ begin
     insert into leasehold.meta (version, server, mode) values (1, leasehold.server(), 'session')
     on conflict do nothing;
     if found then
+        insert into leasehold.met (server) values (leasehold.server());
         perform setval('leasehold.token',
             (1000000 * extract(epoch from clock_timestamp()))::bigint);
     end if;
