@@ -88,7 +88,11 @@ pub async fn connect_with(pool: PgPool, options: &str) -> Result<Session> {
 /// `Config` if the URL is not one of PostgreSQL.
 pub fn schema(url: &str) -> Result<String> {
     match Config::parse(url)?.store {
-        Store::Postgres(config) => Ok(layout::script(&config.schema, config.mode)),
+        Store::Postgres(config) => {
+            // All of it or nothing: it may be the wrong mode for that schema.
+            let script = layout::script(&config.schema, config.mode);
+            Ok(format!("begin;\n{script}\ncommit;\n"))
+        }
         _ => {
             let why = "only postgres: has tables to make by hand";
             Err(Error::new(ErrorKind::Config, "print the schema", why))

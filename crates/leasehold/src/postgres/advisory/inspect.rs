@@ -282,7 +282,11 @@ pub(super) async fn evict(
     let is_on_line = |now: &Row| (now.pid, now.line) == (row.pid, row.line);
     if row.is_noted {
         let now = self::rows(engine, &claim.name).await?;
-        if now.iter().find(|now| is_on_line(now)).is_none_or(is_another) {
+        if now
+            .iter()
+            .find(|now| is_on_line(now))
+            .is_none_or(is_another)
+        {
             return Ok(Withdrawn::Removed);
         }
     }
