@@ -7,8 +7,8 @@ use sqlx_postgres::PgRow;
 use tokio::time::timeout;
 
 use super::super::fault::fault;
-use super::super::pool::Lane;
-use super::super::text::{array, number, quoted};
+use super::super::text::{number, quoted};
+use super::ending::finish;
 use super::line::Line;
 use super::open::{Mine, OpenLease, Place, Side};
 use super::{AdvisoryEngine, LIMIT};
@@ -313,47 +313,6 @@ async fn give_back(
             Ok(true)
         }
         Err(error) => Err(fault(error, doing(name), &engine.pool.label)),
-    }
-}
-
-/// Lets the server end these connections, over another one: the main one if no
-/// more can be made.
-pub(super) async fn finish(
-    engine: &AdvisoryEngine,
-    open: &OpenLease,
-    lines: &[Arc<Line>],
-) -> Result<()> {
-    const DOING: &str = "end a connection";
-    let text = format!(
-        "select {}.finish({}, {})",
-        engine.schema,
-        array("integer", lines.iter().map(|line| line.pid.to_string())),
-        array("bigint", lines.iter().map(|line| line.key.to_string())),
-    );
-    let ending = engine
-        .pool
-        .ask_in(Lane::AtOnce, &text, || DOING.into())
-        .await;
-    let rows = match ending {
-        Ok(answer) => answer.rows,
-        Err(error) => {
-            let main = &open.main;
-            if main.is_broken() || lines.iter().any(|line| Arc::ptr_eq(line, main)) {
-                return Err(error);
-            }
-            match timeout(LIMIT, main.run(text)).await {
-                Ok(Ok(rows)) => rows,
-                _ => return Err(error),
-            }
-        }
-    };
-    match rows.first().and_then(|row| number::<u64>(row, 0)) {
-        Some(0) => Ok(()),
-        _ => {
-            let why = "the server has not ended it yet";
-            let error = engine.refusal(ErrorKind::Unavailable, DOING.into(), why);
-            Err(error.effect_is(Effect::Unknown))
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::super::inspect::{eviction, finding, judge};
 use super::super::pool::Lane;
 use super::super::text::{bits, column, number, quoted, quoted_or_null, ticket, uuid};
 use super::AdvisoryEngine;
+use super::ending::is_finished;
 use super::open::{Inquiry, Mine, OpenLease, Place};
 use crate::clock::boot_time;
 use crate::engine::{
@@ -294,6 +295,7 @@ pub(super) async fn evict(
         "select {schema}.finish(array[{}]::integer[], array[{}]::bigint[])",
         row.pid, row.line
     );
-    engine.pool.ask(&text, doing).await?;
+    let ended = engine.pool.ask(&text, doing).await?;
+    is_finished(engine, &ended.rows, doing())?;
     Ok(Withdrawn::Removed)
 }

@@ -105,6 +105,12 @@ impl Line {
         boot_time().since(lock(&self.requests).answered())
     }
 
+    /// Refuses all that is not urgent from here on: nothing may be taken after
+    /// everything was given back.
+    pub(super) fn close(&self) {
+        lock(&self.requests).close();
+    }
+
     /// Leaves the connection, as if the server had ended it.
     pub(super) fn end(&self) {
         let mut requests = lock(&self.requests);

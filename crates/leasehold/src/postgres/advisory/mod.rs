@@ -7,6 +7,7 @@
 //! `docs/stores/postgres.md`.
 
 mod claims;
+mod ending;
 mod inspect;
 mod line;
 mod open;
@@ -260,6 +261,7 @@ impl Engine for AdvisoryEngine {
             lease: *lease,
             since: open.close(),
         };
+        open.main.close();
         let mut lines = open.lines_aside();
         let unlocking = open
             .main
@@ -269,7 +271,7 @@ impl Engine for AdvisoryEngine {
             lines.push(open.main.clone());
         }
         if !lines.is_empty() {
-            claims::finish(self, &open, &lines).await?;
+            ending::finish(self, &open, &lines).await?;
         }
         lock(&self.leases).remove(&lease.id);
         for mine in open.claims() {

@@ -31,6 +31,8 @@ pub(super) struct Requests {
     under_way: Option<UnderWay>,
     urgent: VecDeque<Request>,
     others: VecDeque<Request>,
+    /// Only what is urgent is taken.
+    is_closing: bool,
     /// When the last answer came.
     answered: Moment,
     alarm: Arc<Alarm>,
@@ -63,6 +65,7 @@ impl Requests {
             under_way: None,
             urgent: VecDeque::new(),
             others: VecDeque::new(),
+            is_closing: false,
             answered: boot_time(),
             waker: alarm.clone().into(),
             alarm,
@@ -75,6 +78,8 @@ impl Requests {
                 self.alarm.add(&request.owner);
                 self.urgent.push_back(request);
             }
+            // Whoever made it hears that there is no connection.
+            false if self.is_closing => {}
             false => self.others.push_back(request),
         }
     }
@@ -143,6 +148,12 @@ impl Requests {
 
     pub(super) fn is_broken(&self) -> bool {
         self.connection.is_none() && self.under_way.is_none()
+    }
+
+    /// Refuses all that is not urgent, also what waits for its turn.
+    pub(super) fn close(&mut self) {
+        self.is_closing = true;
+        self.others.clear();
     }
 
     /// Leaves the connection.
