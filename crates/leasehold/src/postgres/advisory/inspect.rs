@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use sqlx_postgres::PgRow;
 
 use super::super::inspect::{eviction, finding, judge};
-use super::super::pool::Lane;
+use super::super::renewal::whole_millis;
 use super::super::text::{bits, column, number, quoted, quoted_or_null, ticket, uuid};
 use super::AdvisoryEngine;
 use super::ending::is_finished;
@@ -27,10 +27,12 @@ use crate::random::random_u128;
 const ANSWERS: Duration = Duration::from_secs(2);
 /// How long a holder has to give back what was broken.
 const OBEYS: Duration = Duration::from_secs(1);
+/// How long a session waits for the table in which it says what it holds.
+const LOCKED: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Writes down what people asked for, for ever. Over another connection than the
-/// main one, which a table that somebody locked must not hold up.
+/// Writes down what people asked for, for ever. A table that somebody locked must
+/// not hold up the main connection.
 ///
 /// # Cancel safety
 /// What was not written is kept for the next time.
@@ -48,17 +50,17 @@ pub(super) async fn answer(engine: &AdvisoryEngine, open: &OpenLease) {
             .filter_map(|mine| note(engine, open, mine, &inquiry))
             .collect();
         if !rows.is_empty() {
+            let patience = (open.lease.ttl / 12).min(LOCKED);
             let text = format!(
-                "insert into {}.note (request, pid, key, name, ticket, holder, token, label, since) \
+                "set local lock_timeout = {}; \
+                 insert into {}.note (request, pid, key, name, ticket, holder, token, label, since) \
                  values {} on conflict do nothing",
+                whole_millis(patience),
                 engine.schema,
                 rows.join(", ")
             );
             // Whoever asked does without it.
-            let writing = engine
-                .pool
-                .ask_in(Lane::Aside, &text, || "say what is held".into());
-            if let Err(error) = writing.await {
+            if let Err(error) = open.main.run(text).await {
                 tracing::warn!(%error, "could not say what is held");
             }
         }

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -57,6 +58,7 @@ struct UnderWay {
 impl Requests {
     pub(super) fn new(connection: Connection, watcher: Arc<AtomicWaker>) -> Self {
         let alarm = Arc::new(Alarm {
+            is_rung: AtomicBool::new(false),
             watcher,
             owners: Mutex::default(),
         });
@@ -90,10 +92,15 @@ impl Requests {
         loop {
             if self.under_way.is_none() {
                 self.under_way = self.next();
+                self.alarm.is_rung.store(true, Ordering::Release);
             }
             let Some(under_way) = &mut self.under_way else {
                 return;
             };
+            // Whoever watches many connections comes by often.
+            if !self.alarm.is_rung.swap(false, Ordering::AcqRel) {
+                return;
+            }
             let context = &mut Context::from_waker(&self.waker);
             let Poll::Ready((connection, answer)) = under_way.request.as_mut().poll(context) else {
                 return;
@@ -171,6 +178,8 @@ pub(super) fn not_connected() -> Answer {
 /// watches the connection, and those who made something urgent. Not everybody,
 /// because there may be thousands.
 struct Alarm {
+    /// What is under way can go on.
+    is_rung: AtomicBool,
     watcher: Arc<AtomicWaker>,
     owners: Mutex<Owners>,
 }
@@ -199,6 +208,7 @@ impl Wake for Alarm {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        self.is_rung.store(true, Ordering::Release);
         let owners = lock(&self.owners);
         let of_request = owners.of_request.clone();
         let of_urgent = owners.of_urgent.clone();
