@@ -147,7 +147,7 @@ impl State {
     /// Does not end once all is silent.
     async fn pass(&self) {
         if self.is_silent.load(Ordering::Acquire) {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
