@@ -29,6 +29,9 @@ enum Command {
         /// Where the pages go.
         #[arg(long, default_value = "lab")]
         out: PathBuf,
+        /// The pictures as files of their own too.
+        #[arg(long)]
+        svg: bool,
     },
     /// Lists the stories.
     Stories,
@@ -42,7 +45,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let ended = match Args::parse().command {
-        Command::Story { name, url, out } => stories(name.as_deref(), url.as_deref(), &out),
+        Command::Story {
+            name,
+            url,
+            out,
+            svg,
+        } => stories(name.as_deref(), url.as_deref(), &out, svg),
         Command::Stories => {
             for story in STORIES {
                 println!("{:10} {}", story.name, story.about);
@@ -71,6 +79,7 @@ fn stories(
     name: Option<&str>,
     url: Option<&str>,
     out: &std::path::Path,
+    svg: bool,
 ) -> Result<ExitCode, Error> {
     let chosen: Vec<&Story> =
         match name {
@@ -96,6 +105,9 @@ fn stories(
         bar.finish_and_clear();
         print(&report.table);
         println!("\n  {}", report.write(story, out)?.display());
+        if svg {
+            report.write_pictures(story, out)?;
+        }
         for surprise in &report.surprises {
             println!("  not as expected: {surprise}");
             code = ExitCode::FAILURE;

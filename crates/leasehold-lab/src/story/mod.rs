@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::etcd_server::Version;
 use crate::history::History;
 use crate::invariant::Violation;
-use crate::page::{Mood, Run, Table, page};
+use crate::page::{Mood, Run, Scene, Table, page, svg};
 use crate::server::{lacks_clock, lacks_redis, lacks_sentinel};
 
 /// What goes wrong beneath a story: a sentence for the user.
@@ -196,5 +196,17 @@ impl Report {
         let path = folder.join(format!("{}.html", story.name));
         std::fs::write(&path, self.page(story))?;
         Ok(path)
+    }
+
+    /// Writes the picture of each run into this folder as a file of its own.
+    ///
+    /// # Errors
+    /// As writing does.
+    pub fn write_pictures(&self, story: &Story, folder: &Path) -> std::io::Result<()> {
+        for (number, told) in self.runs.iter().enumerate() {
+            let file = folder.join(format!("{}-{}.svg", story.name, number + 1));
+            std::fs::write(file, svg(&Scene::new(&told.history, &told.violations)))?;
+        }
+        Ok(())
     }
 }
