@@ -1,6 +1,8 @@
 //! `leasehold-lab`: see every failure happen, and see it caught.
 #![forbid(unsafe_code)]
 
+mod rack;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,6 +37,33 @@ enum Command {
     },
     /// Lists the stories.
     Stories,
+    /// Break one thing after the other under load, and check what happened.
+    Torture {
+        /// The store: sqlite, redis, redlock, etcd, zookeeper.
+        #[arg(long)]
+        store: String,
+        /// What happens, with commas between; everything if nothing is named.
+        #[arg(long, value_delimiter = ',')]
+        faults: Vec<String>,
+        /// The same seed chooses the same faults.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// How long.
+        #[arg(long = "for", default_value = "10s", value_parser = leasehold::parse_duration)]
+        length: std::time::Duration,
+        /// How many processes work.
+        #[arg(long, default_value_t = 4)]
+        workers: usize,
+        /// The ttl of their sessions, in milliseconds.
+        #[arg(long, default_value_t = 1_500)]
+        ttl: u64,
+        /// Let the resource check nothing, to see what fences are for.
+        #[arg(long)]
+        unfenced: bool,
+        /// Where the page goes.
+        #[arg(long, default_value = "lab")]
+        out: PathBuf,
+    },
     /// One process of a run.
     #[command(hide = true)]
     Worker {
@@ -57,6 +86,25 @@ fn main() -> ExitCode {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Command::Torture {
+            store,
+            faults,
+            seed,
+            length,
+            workers,
+            ttl,
+            unfenced,
+            out,
+        } => rack::run(&rack::Wish {
+            store,
+            faults,
+            seed,
+            length,
+            workers,
+            ttl,
+            unfenced,
+            out,
+        }),
         Command::Worker { job } => worker(&job),
     };
     ended.unwrap_or_else(|error| {

@@ -7,7 +7,9 @@ use leasehold_lab::story::{STORIES, Stage, Story};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Each starts several servers and processes of its own.
+    arguments.test_threads = Some(1);
     let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
     let trials = STORIES.iter().map(|story| {
         let lacks = story.lacks().filter(|_| may_skip);
