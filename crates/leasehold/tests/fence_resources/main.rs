@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod holder;
+mod object;
 #[path = "../server/postgres.rs"]
 mod postgres_server;
 mod redis;
@@ -19,7 +20,7 @@ use sqlx_postgres::{PgQueryResult, Postgres};
 use sqlx_sqlite::{Sqlite, SqliteQueryResult};
 
 use postgres_server::lacks_postgres;
-use server::lacks_redis;
+use server::{lacks_redis, lacks_s3};
 use sql::place::{Place, furnished, sqlite};
 
 fn main() -> ExitCode {
@@ -38,6 +39,16 @@ fn main() -> ExitCode {
         trial("redis::bad_input", lacks_redis(), || {
             runtime().block_on(redis::bad_input());
         }),
+        trial("object::interleavings", lacks_s3(), || {
+            runtime().block_on(object::interleavings());
+        }),
+        trial(
+            "object::content_that_comes_back_lets_no_old_writer_in",
+            lacks_s3(),
+            || {
+                runtime().block_on(object::content_that_comes_back_lets_no_old_writer_in());
+            },
+        ),
     ]);
     trials.extend(databases());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -50,16 +61,17 @@ fn holders() -> Vec<Trial> {
         ("redis", lacks_redis()),
         ("postgres", lacks_postgres()),
         ("sqlite", None),
+        ("object", lacks_s3()),
     ];
     let both = |(kind, lacks): (&'static str, Option<&'static str>)| {
         let refused = format!("{kind}::a_stopped_holder_is_refused");
         let accepted = format!("{kind}::without_a_fence_it_is_not");
         [
             trial(&refused, lacks, move || {
-                runtime().block_on(holder::stopped(kind, true));
+                runtime().block_on(holder::a_stopped_holder_is_refused(kind));
             }),
             trial(&accepted, lacks, move || {
-                runtime().block_on(holder::stopped(kind, false));
+                runtime().block_on(holder::without_a_fence_it_is_not(kind));
             }),
         ]
     };
@@ -86,7 +98,7 @@ fn databases() -> Vec<Trial> {
                 sql::interleavings::<Postgres>(furnished(&server.url()).await, 90).await;
             });
         }),
-        on_postgres("crowd", |server| {
+        on_postgres("a_crowd_acts_in_the_order_of_its_tokens", |server| {
             runtime().block_on(crowd::<Postgres>(&server.url()))
         }),
         on_postgres("columns", |server| {
@@ -99,17 +111,19 @@ fn databases() -> Vec<Trial> {
             runtime().block_on(sql::bad_input::<Postgres>(&server.url()));
         }),
         on_postgres("a_look_without_a_lock_lets_a_stale_write_in", |server| {
-            runtime().block_on(sql::naive(server));
+            runtime().block_on(sql::a_look_without_a_lock_lets_a_stale_write_in(server));
         }),
         on_postgres("who_waited_under_repeatable_read_begins_again", |server| {
-            runtime().block_on(sql::waited(server));
+            runtime().block_on(sql::who_waited_under_repeatable_read_begins_again(server));
         }),
         on_sqlite("interleavings", |url| {
             runtime().block_on(async {
                 sql::interleavings::<Sqlite>(furnished(url).await, 200).await;
             });
         }),
-        on_sqlite("crowd", |url| runtime().block_on(crowd::<Sqlite>(url))),
+        on_sqlite("a_crowd_acts_in_the_order_of_its_tokens", |url| {
+            runtime().block_on(crowd::<Sqlite>(url))
+        }),
         on_sqlite("columns", |url| {
             runtime().block_on(async {
                 let pool = furnished::<Sqlite>(url).await;
@@ -126,7 +140,7 @@ fn databases() -> Vec<Trial> {
 async fn crowd<DB: Place>(url: &str) {
     let pool = furnished::<DB>(url).await;
     for level in DB::LEVELS {
-        sql::crowd(pool.clone(), level, 300).await;
+        sql::a_crowd_acts_in_the_order_of_its_tokens(pool.clone(), level, 300).await;
     }
 }
 

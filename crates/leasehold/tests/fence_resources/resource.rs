@@ -2,15 +2,21 @@
 //! to show what happens then, without one.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use leasehold::fence::{ClaimedFile, ClaimedRedis, ClaimedSql, FencedFile, FencedRedis, FencedSql};
+use leasehold::fence::{
+    ClaimedFile, ClaimedObject, ClaimedRedis, ClaimedSql, FencedFile, FencedObject, FencedRedis,
+    FencedSql,
+};
 use leasehold::{Fence, Result};
+use object_store::{ObjectStore, ObjectStoreExt as _};
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
 use sqlx_core::pool::Pool;
 use sqlx_postgres::Postgres;
 use sqlx_sqlite::Sqlite;
 
+use crate::object::bucket;
 use crate::sql::place::{Place, connect as pool};
 
 /// The key of the value in Redis.
@@ -23,6 +29,8 @@ pub(crate) enum Resource {
     BareRedis(MultiplexedConnection),
     Postgres(Rows<Postgres>),
     Sqlite(Rows<Sqlite>),
+    Object(ClaimedObject),
+    BareObject(Arc<dyn ObjectStore>),
 }
 
 impl Resource {
@@ -42,6 +50,11 @@ impl Resource {
             "bare-postgres" => Self::Postgres(Rows::claim(place, None).await?),
             "sqlite" => Self::Sqlite(Rows::claim(place, Some(fence)).await?),
             "bare-sqlite" => Self::Sqlite(Rows::claim(place, None).await?),
+            "object" => {
+                let object = FencedObject::new(bucket(place), KEY);
+                Self::Object(object.claim(fence).await?)
+            }
+            "bare-object" => Self::BareObject(bucket(place)),
             other => panic!("no such resource: {other}"),
         })
     }
@@ -60,6 +73,11 @@ impl Resource {
             }
             Self::Postgres(rows) => rows.read().await?,
             Self::Sqlite(rows) => rows.read().await?,
+            Self::Object(object) => String::from_utf8(object.content().to_vec()).unwrap(),
+            Self::BareObject(bucket) => match bucket.get(&KEY.into()).await {
+                Ok(got) => String::from_utf8(got.bytes().await.unwrap().to_vec()).unwrap(),
+                Err(_) => String::new(),
+            },
         })
     }
 
@@ -77,6 +95,14 @@ impl Resource {
             }
             Self::Postgres(rows) => rows.write(value).await,
             Self::Sqlite(rows) => rows.write(value).await,
+            Self::Object(object) => object.put(value.to_owned()).await,
+            Self::BareObject(bucket) => {
+                bucket
+                    .put(&KEY.into(), value.to_owned().into())
+                    .await
+                    .unwrap();
+                Ok(())
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ async fn claim(pool: &PgPool, token: u64) -> leasehold::fence::ClaimedSql {
 
 /// Who only looks at the mark and compares writes after the next one has, in
 /// every isolation level: the two transactions write different rows.
-pub(crate) async fn naive(server: &Server) {
+pub(crate) async fn a_look_without_a_lock_lets_a_stale_write_in(server: &Server) {
     let pool = furnished::<Postgres>(&server.url()).await;
     for (round, level) in Postgres::LEVELS[..2].iter().enumerate() {
         let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);
@@ -46,7 +46,7 @@ pub(crate) async fn naive(server: &Server) {
 /// A transaction that waited for the mark under repeatable read has a picture of
 /// the data from before it waited. It is not let in with it, also if the one
 /// before it only checked; read committed goes on with what is there.
-pub(crate) async fn waited(server: &Server) {
+pub(crate) async fn who_waited_under_repeatable_read_begins_again(server: &Server) {
     let pool = furnished::<Postgres>(&server.url()).await;
     for (round, level) in Postgres::LEVELS.iter().enumerate() {
         let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);

@@ -7,7 +7,9 @@ pub(crate) mod place;
 
 pub(crate) use bad_input::bad_input;
 pub(crate) use columns::columns;
-pub(crate) use levels::{naive, waited};
+pub(crate) use levels::{
+    a_look_without_a_lock_lets_a_stale_write_in, who_waited_under_repeatable_read_begins_again,
+};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +91,11 @@ pub(crate) async fn interleavings<DB: Place>(pool: Pool<DB>, rounds: usize) {
 
 /// Many holders at the same time, each in several transactions: what is done is
 /// done in the order of the tokens, and nothing of it is lost.
-pub(crate) async fn crowd<DB: Place>(pool: Pool<DB>, level: &'static str, holds: u64) {
+pub(crate) async fn a_crowd_acts_in_the_order_of_its_tokens<DB: Place>(
+    pool: Pool<DB>,
+    level: &'static str,
+    holds: u64,
+) {
     let next = Arc::new(AtomicU64::new(1));
     let mut tasks = tokio::task::JoinSet::new();
     let local = tokio::task::LocalSet::new();
