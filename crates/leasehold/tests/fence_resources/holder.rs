@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use leasehold::ErrorKind;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::mysql_server::Mysql;
 use crate::postgres_server::Postgres;
 use crate::resource::Resource;
 use crate::server::{RedisServer, S3Server};
@@ -61,19 +62,29 @@ impl Drop for Holder {
 /// Where the resource is, and what has to run for it.
 struct Ground {
     place: String,
-    _servers: (Option<RedisServer>, Option<Postgres>, Option<S3Server>),
+    _servers: (
+        Option<RedisServer>,
+        Option<Postgres>,
+        Option<S3Server>,
+        Option<Mysql>,
+    ),
 }
 
 impl Ground {
     async fn new(kind: &str, folder: &Path) -> Self {
         let folder = folder.join(kind);
         std::fs::create_dir(&folder).unwrap();
-        let mut servers = (None, None, None);
+        let mut servers = (None, None, None, None);
         let place = match kind {
             "redis" => servers.0.insert(RedisServer::start(&folder, &[])).url(),
             "postgres" => {
                 let url = servers.1.insert(Postgres::start(&folder, &[])).url();
                 furnished::<sqlx_postgres::Postgres>(&url).await;
+                url
+            }
+            "mysql" => {
+                let url = servers.3.insert(Mysql::start(&folder, &[])).url();
+                furnished::<sqlx_mysql::MySql>(&url).await;
                 url
             }
             "object" => servers.2.insert(S3Server::start()).url(),

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod holder;
+#[path = "../server/mysql.rs"]
+mod mysql_server;
 mod object;
 #[path = "../server/postgres.rs"]
 mod postgres_server;
@@ -16,9 +18,11 @@ mod sql;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use sqlx_mysql::{MySql, MySqlQueryResult};
 use sqlx_postgres::{PgQueryResult, Postgres};
 use sqlx_sqlite::{Sqlite, SqliteQueryResult};
 
+use mysql_server::lacks_mysql;
 use postgres_server::lacks_postgres;
 use server::{lacks_redis, lacks_s3};
 use sql::place::{Place, furnished, sqlite};
@@ -60,6 +64,7 @@ fn holders() -> Vec<Trial> {
         ("file", None),
         ("redis", lacks_redis()),
         ("postgres", lacks_postgres()),
+        ("mysql", lacks_mysql()),
         ("sqlite", None),
         ("object", lacks_s3()),
     ];
@@ -84,6 +89,12 @@ fn databases() -> Vec<Trial> {
         trial(&format!("postgres::{name}"), lacks_postgres(), move || {
             let folder = tempfile::tempdir().unwrap();
             run(&postgres_server::Postgres::start(folder.path(), &[]));
+        })
+    };
+    let on_mysql = |name: &str, run: fn(&mysql_server::Mysql)| {
+        trial(&format!("mysql::{name}"), lacks_mysql(), move || {
+            let folder = tempfile::tempdir().unwrap();
+            run(&mysql_server::Mysql::start(folder.path(), &[]));
         })
     };
     let on_sqlite = |name: &str, run: fn(&str)| {
@@ -115,6 +126,26 @@ fn databases() -> Vec<Trial> {
         }),
         on_postgres("who_waited_under_repeatable_read_begins_again", |server| {
             runtime().block_on(sql::who_waited_under_repeatable_read_begins_again(server));
+        }),
+        on_mysql("interleavings", |server| {
+            runtime().block_on(async {
+                sql::interleavings::<MySql>(furnished(&server.url()).await, 90).await;
+            });
+        }),
+        on_mysql("a_crowd_acts_in_the_order_of_its_tokens", |server| {
+            runtime().block_on(crowd::<MySql>(&server.url()));
+        }),
+        on_mysql("columns", |server| {
+            runtime().block_on(async {
+                let pool = furnished::<MySql>(&server.url()).await;
+                sql::columns(pool, |done: MySqlQueryResult| done.rows_affected()).await;
+            });
+        }),
+        on_mysql("bad_input", |server| {
+            runtime().block_on(sql::bad_input::<MySql>(&server.url()));
+        }),
+        on_mysql("who_read_before_it_claimed_is_refused", |server| {
+            runtime().block_on(sql::who_read_before_it_claimed_is_refused(server));
         }),
         on_sqlite("interleavings", |url| {
             runtime().block_on(async {

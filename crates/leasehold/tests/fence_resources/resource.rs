@@ -13,6 +13,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
 use sqlx_core::pool::Pool;
+use sqlx_mysql::MySql;
 use sqlx_postgres::Postgres;
 use sqlx_sqlite::Sqlite;
 
@@ -29,6 +30,7 @@ pub(crate) enum Resource {
     BareRedis(MultiplexedConnection),
     Postgres(Rows<Postgres>),
     Sqlite(Rows<Sqlite>),
+    Mysql(Rows<MySql>),
     Object(ClaimedObject),
     BareObject(Arc<dyn ObjectStore>),
 }
@@ -48,6 +50,8 @@ impl Resource {
             "bare-redis" => Self::BareRedis(connect(place).await),
             "postgres" => Self::Postgres(Rows::claim(place, Some(fence)).await?),
             "bare-postgres" => Self::Postgres(Rows::claim(place, None).await?),
+            "mysql" => Self::Mysql(Rows::claim(place, Some(fence)).await?),
+            "bare-mysql" => Self::Mysql(Rows::claim(place, None).await?),
             "sqlite" => Self::Sqlite(Rows::claim(place, Some(fence)).await?),
             "bare-sqlite" => Self::Sqlite(Rows::claim(place, None).await?),
             "object" => {
@@ -73,6 +77,7 @@ impl Resource {
             }
             Self::Postgres(rows) => rows.read().await?,
             Self::Sqlite(rows) => rows.read().await?,
+            Self::Mysql(rows) => rows.read().await?,
             Self::Object(object) => String::from_utf8(object.content().to_vec()).unwrap(),
             Self::BareObject(bucket) => match bucket.get(&KEY.into()).await {
                 Ok(got) => String::from_utf8(got.bytes().await.unwrap().to_vec()).unwrap(),
@@ -95,6 +100,7 @@ impl Resource {
             }
             Self::Postgres(rows) => rows.write(value).await,
             Self::Sqlite(rows) => rows.write(value).await,
+            Self::Mysql(rows) => rows.write(value).await,
             Self::Object(object) => object.put(value.to_owned()).await,
             Self::BareObject(bucket) => {
                 bucket
@@ -134,7 +140,7 @@ impl<DB: Place> Rows<DB> {
         if let Some(claimed) = &self.claimed {
             claimed.check(&mut transaction).await?;
         }
-        let look = "select number from value";
+        let look = "select number from stock";
         let number = DB::numbers(&mut transaction, look).await.unwrap()[0];
         transaction.commit().await.unwrap();
         Ok(TEXTS[usize::try_from(number).unwrap()].to_owned())
@@ -146,7 +152,7 @@ impl<DB: Place> Rows<DB> {
             claimed.check(&mut transaction).await?;
         }
         let number = TEXTS.iter().position(|known| *known == text).unwrap();
-        let set = format!("update value set number = {number}");
+        let set = format!("update stock set number = {number}");
         DB::execute(&mut transaction, &set).await.unwrap();
         transaction.commit().await.unwrap();
         Ok(())
