@@ -110,7 +110,7 @@ fn databases() -> Vec<Trial> {
             });
         }),
         on_postgres("a_crowd_acts_in_the_order_of_its_tokens", |server| {
-            runtime().block_on(crowd::<Postgres>(&server.url()))
+            runtime().block_on(crowd::<Postgres>(&server.url()));
         }),
         on_postgres("columns", |server| {
             runtime().block_on(async {
@@ -153,7 +153,7 @@ fn databases() -> Vec<Trial> {
             });
         }),
         on_sqlite("a_crowd_acts_in_the_order_of_its_tokens", |url| {
-            runtime().block_on(crowd::<Sqlite>(url))
+            runtime().block_on(crowd::<Sqlite>(url));
         }),
         on_sqlite("columns", |url| {
             runtime().block_on(async {
