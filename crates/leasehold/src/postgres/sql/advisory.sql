@@ -209,12 +209,14 @@ create or replace function leasehold.standing(
     out line bigint, out session uuid, out ttl bigint, out host text, out owner bigint,
     out label text
 ) returns setof record language sql volatile as $$
-    with k as materialized (select l.* from leasehold.locks() l)
+    with k as materialized (select l.* from leasehold.locks() l),
+    alive as materialized (
+        select n.* from leasehold.line n join k on k.pid = n.pid and k.key = n.line
+    )
     select k.pid, k.key, k.is_held, k.since, n.line, n.session, n.ttl, n.host, n.owner, n.label
-    from k join leasehold.line n on n.pid = k.pid and n.line <> k.key
+    from k join alive n on n.pid = k.pid
     where (p_name is null or k.key = leasehold.key(p_name))
-    and not exists (select from leasehold.line other where other.line = k.key)
-    and exists (select from k own where own.pid = n.pid and own.key = n.line and own.is_held)
+    and not exists (select from alive other where other.line = k.key)
 $$;
 
 -- Heard by the session's main connection alone.
