@@ -102,6 +102,10 @@ async fn the_table_of_stores_in_readme_is_what_the_engines_promise() {
             format!("{}?mode=session&schema=other", postgres.url()),
         ),
         ("[`mysql:`](docs/stores/mysql.md)", mysql.url()),
+        (
+            "[`mysql:…?mode=session`](docs/stores/mysql.md)",
+            format!("{}?mode=session", mysql.url()),
+        ),
         ("`memory:`", "memory:".to_owned()),
     ] {
         write!(table, "{}", row(store, &promises(&url).await)).unwrap();
