@@ -145,9 +145,16 @@ async fn stand(
     let name = &mine.claim.name;
     let looking = async {
         loop {
+            // Not from what its process says that it waits for: that is told late.
             let text = format!(
-                "select state, wait_event_type || wait_event from pg_stat_get_activity({})",
-                side.line.pid
+                "select coalesce(max(case when l.granted then 'idle' else 'waits' end), 'none'), \
+                 max(case when not l.granted then 'Lockadvisory' end) from pg_locks l \
+                 where l.pid = {} and l.locktype = 'advisory' and l.objsubid = 1 \
+                 and (l.classid::bigint << 32) | l.objid::bigint \
+                 = (select hashtextextended({} collate \"C\", {}))",
+                side.line.pid,
+                quoted(name.as_str()),
+                side.line.seed
             );
             let rows = ask(engine, &open.main, text, name).await?;
             let read = |at| rows.first().and_then(|row| column(row, at));

@@ -176,14 +176,14 @@ $$;
 create or replace function leasehold.wait_for(
     p_name text, p_pid integer, p_lease bigint
 ) returns bigint language plpgsql volatile as $$
+declare
+    v_is_free boolean;
 begin
     if pg_backend_pid() <> p_pid then
         raise exception using errcode = 'LH004', message = 'another connection than before';
     end if;
-    if pg_try_advisory_lock(leasehold.key(p_name)) then
-        return nextval('leasehold.token');
-    end if;
-    if pg_advisory_lock(leasehold.key(p_name)) is null then
+    v_is_free := pg_try_advisory_lock(leasehold.key(p_name));
+    if not v_is_free and pg_advisory_lock(leasehold.key(p_name)) is null then
         return null;
     end if;
     if pg_try_advisory_lock_shared(p_lease) then
@@ -191,7 +191,7 @@ begin
         perform pg_advisory_unlock(leasehold.key(p_name));
         return null;
     end if;
-    return -nextval('leasehold.token');
+    return case when v_is_free then 1 else -1 end * nextval('leasehold.token');
 end
 $$;
 
