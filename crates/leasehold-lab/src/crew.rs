@@ -33,6 +33,9 @@ impl Hand {
             .arg(serde_json::to_string(job)?)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            // A worker whose store was killed ends with an error; the history
+            // says what it did.
+            .stderr(Stdio::null())
             .spawn()?;
         let output = child.stdout.take();
         let listener = output.map(|output| {

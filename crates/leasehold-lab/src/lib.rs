@@ -7,7 +7,9 @@
 )]
 
 pub mod crew;
+pub mod fault;
 pub mod gate;
+pub mod ground;
 pub mod history;
 pub mod hold;
 pub mod invariant;
@@ -17,9 +19,12 @@ pub mod proxy;
 pub mod recorder;
 pub mod resource;
 pub mod story;
+pub mod torture;
 pub mod worker;
 
 #[path = "../../leasehold/tests/server/etcd.rs"]
 mod etcd_server;
 #[path = "../../leasehold/tests/server/mod.rs"]
 mod server;
+#[path = "../../leasehold/tests/server/zookeeper.rs"]
+mod zookeeper_server;

@@ -1,6 +1,8 @@
 //! `leasehold-lab`: see every failure happen, and see it caught.
 #![forbid(unsafe_code)]
 
+mod rack;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,9 +31,39 @@ enum Command {
         /// Where the pages go.
         #[arg(long, default_value = "lab")]
         out: PathBuf,
+        /// The pictures as files of their own too.
+        #[arg(long)]
+        svg: bool,
     },
     /// Lists the stories.
     Stories,
+    /// Break one thing after the other under load, and check what happened.
+    Torture {
+        /// The store: sqlite, redis, redlock, etcd, zookeeper.
+        #[arg(long)]
+        store: String,
+        /// What happens, with commas between; everything if nothing is named.
+        #[arg(long, value_delimiter = ',')]
+        faults: Vec<String>,
+        /// The same seed chooses the same faults.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// How long.
+        #[arg(long = "for", default_value = "10s", value_parser = leasehold::parse_duration)]
+        length: std::time::Duration,
+        /// How many processes work.
+        #[arg(long, default_value_t = 4)]
+        workers: usize,
+        /// The ttl of their sessions, in milliseconds.
+        #[arg(long, default_value_t = 1_500)]
+        ttl: u64,
+        /// Let the resource check nothing, to see what fences are for.
+        #[arg(long)]
+        unfenced: bool,
+        /// Where the page goes.
+        #[arg(long, default_value = "lab")]
+        out: PathBuf,
+    },
     /// One process of a run.
     #[command(hide = true)]
     Worker {
@@ -42,13 +74,37 @@ enum Command {
 
 fn main() -> ExitCode {
     let ended = match Args::parse().command {
-        Command::Story { name, url, out } => stories(name.as_deref(), url.as_deref(), &out),
+        Command::Story {
+            name,
+            url,
+            out,
+            svg,
+        } => stories(name.as_deref(), url.as_deref(), &out, svg),
         Command::Stories => {
             for story in STORIES {
                 println!("{:10} {}", story.name, story.about);
             }
             Ok(ExitCode::SUCCESS)
         }
+        Command::Torture {
+            store,
+            faults,
+            seed,
+            length,
+            workers,
+            ttl,
+            unfenced,
+            out,
+        } => rack::run(&rack::Wish {
+            store,
+            faults,
+            seed,
+            length,
+            workers,
+            ttl,
+            unfenced,
+            out,
+        }),
         Command::Worker { job } => worker(&job),
     };
     ended.unwrap_or_else(|error| {
@@ -71,6 +127,7 @@ fn stories(
     name: Option<&str>,
     url: Option<&str>,
     out: &std::path::Path,
+    svg: bool,
 ) -> Result<ExitCode, Error> {
     let chosen: Vec<&Story> =
         match name {
@@ -96,6 +153,9 @@ fn stories(
         bar.finish_and_clear();
         print(&report.table);
         println!("\n  {}", report.write(story, out)?.display());
+        if svg {
+            report.write_pictures(story, out)?;
+        }
         for surprise in &report.surprises {
             println!("  not as expected: {surprise}");
             code = ExitCode::FAILURE;

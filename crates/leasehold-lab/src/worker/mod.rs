@@ -40,6 +40,8 @@ pub struct Job {
     pub patience_millis: u64,
     /// How long a hold may last, whatever it does.
     pub max_hold_millis: Option<u64>,
+    /// The worker ends when this file is there.
+    pub ends_with: Option<PathBuf>,
     /// What goes wrong in it, once, on purpose.
     pub accident: Option<Accident>,
 }
@@ -147,6 +149,7 @@ impl Job {
             ttl_millis: 1_000,
             patience_millis: 20_000,
             max_hold_millis: None,
+            ends_with: None,
             accident: None,
         }
     }
@@ -164,7 +167,13 @@ impl Worker {
     }
 
     fn is_done(&self, holds: u64) -> bool {
-        self.job.work.at_most.is_some_and(|most| holds >= most)
+        let is_told = || {
+            self.job
+                .ends_with
+                .as_ref()
+                .is_some_and(|file| file.exists())
+        };
+        self.job.work.at_most.is_some_and(|most| holds >= most) || is_told()
     }
 }
 

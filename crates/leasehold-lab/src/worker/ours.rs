@@ -46,6 +46,9 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
                         unknown,
                     },
                 );
+                if worker.is_done(0) {
+                    return Ok(());
+                }
                 // A session that is over stays so; a store that is away may be
                 // back soon.
                 tokio::time::sleep(LOOK).await;

@@ -160,7 +160,7 @@ impl<'a> Lock<'a> {
                 redis::cmd("DEL")
                     .arg(key)
                     .exec_async(&mut self.connection)
-                    .await?
+                    .await?;
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ mod object;
 mod passage;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(any(feature = "postgres", feature = "sqlx-sqlite"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlx-sqlite"))]
 mod sql;
 
 use std::fmt;
@@ -31,7 +31,7 @@ pub use object::{ClaimedObject, FencedObject};
 pub use passage::{Ending, Passage, Turn};
 #[cfg(feature = "redis")]
 pub use redis::{ClaimedRedis, FencedRedis};
-#[cfg(any(feature = "postgres", feature = "sqlx-sqlite"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlx-sqlite"))]
 pub use sql::{ClaimedSql, FenceColumns, FenceDatabase, FencedSql};
 
 /// A fencing number. It grows with every grant on a lock's name.

@@ -10,6 +10,7 @@ use super::text::{
     column, lease as lease_literal, name as name_literal, number, quoted, quoted_or_null,
     ticket as ticket_literal,
 };
+use super::tie::{next_text, wake};
 use crate::engine::{ClaimRef, Standing, Ticket, Withdrawn};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -214,12 +215,19 @@ pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn
         0 => format!("update {claim} set ticket = null"),
         _ => format!("delete from {claim}"),
     };
-    let text = format!("{change} where name = {name} and seat = {seat} and ticket = {ticket}");
+    let mut text = format!("{change} where name = {name} and seat = {seat} and ticket = {ticket}");
+    if engine.is_tied {
+        text = format!("{text}; {}", next_text(engine, mine));
+    }
     let doing = || format!("withdraw {}", mine.claim.name);
     let asking = engine.pool.ask_once(Lane::Aside, &text, doing);
     let answer = asking.await;
     engine.hear_of_breaks();
-    match answer? {
+    let answer = answer?;
+    if let Some(answer) = &answer {
+        wake(engine, &answer.rows).await;
+    }
+    match answer {
         // What the first of two requests took out, the second does not find.
         Some(answer) if answer.matched > 0 || answer.is_repeated => Ok(Withdrawn::Removed),
         Some(_) => Ok(Withdrawn::Absent),

@@ -9,6 +9,7 @@ use super::inbox::Mine;
 use super::pool::{Lane, READ_COMMITTED};
 use super::takeover::ENDED;
 use super::text::{bits, column, lease as lease_literal, number};
+use super::tie::untie_text;
 use crate::engine::{Lease, TicketId};
 use crate::error::Result;
 
@@ -36,6 +37,10 @@ pub(super) async fn close(engine: &MysqlEngine, lease: &Lease) -> Result<()> {
          select 1 from {claim} c where c.session = {id} and c.ticket is not null); commit"
     );
     engine.pool.ask_on(Lane::Leases, &finish, doing).await?;
+    if engine.is_tied {
+        let untie = untie_text(lease.id);
+        engine.pool.ask_on(Lane::Leases, &untie, doing).await?;
+    }
     let forget = |mine: &Arc<Mine>| engine.inbox.forget(mine.claim.id);
     claims.iter().for_each(forget);
     Ok(())

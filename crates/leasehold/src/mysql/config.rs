@@ -13,6 +13,7 @@ pub(crate) const SCHEMES: &[&str] = &["mysql", "mariadb"];
 pub(crate) const OPTIONS: &[&str] = &[
     "schema",
     "connections",
+    "mode",
     "ssl-mode",
     "ssl-ca",
     "ssl-cert",
@@ -26,6 +27,8 @@ const SSL_MODES: &[&str] = &[
     "verify-ca",
     "verify-identity",
 ];
+
+const MODES: &[&str] = &["lease", "session"];
 
 /// The longest prefix of a table that leaves room for the rest of its name.
 const LONGEST_SCHEMA: usize = 48;
@@ -41,6 +44,8 @@ pub(crate) struct MysqlConfig {
     tls: Tls,
     pub(super) schema: String,
     pub(super) connections: usize,
+    /// Sessions are tied to a connection.
+    pub(super) is_tied: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,6 +109,7 @@ impl MysqlConfig {
             tls: Tls::default(),
             schema: "leasehold".into(),
             connections: 8,
+            is_tied: false,
         })
     }
 
@@ -123,6 +129,8 @@ impl MysqlConfig {
                 let wrong = || Refusal::Wrong("connections: write a number from 1 to 1000".into());
                 self.connections = number.ok_or_else(wrong)?;
             }
+            "mode" if MODES.contains(&value) => self.is_tied = value == "session",
+            "mode" => return Err(Refusal::Unknown("mode", MODES)),
             "ssl-mode" if SSL_MODES.contains(&value) => self.tls.mode = Some(value.into()),
             "ssl-mode" => return Err(Refusal::Unknown("ssl-mode", SSL_MODES)),
             "ssl-ca" => self.tls.authority = Some(value.into()),
@@ -272,6 +280,7 @@ mod tests {
         assert!(!format!("{config:?}").contains("hunter2"));
         assert!(why("mysql://db/x?shema=a").contains("did you mean schema?"));
         assert!(why("mysql://db/x?ssl-mode=require").contains("did you mean required?"));
+        assert!(why("mysql://db/x?mode=sesion").contains("did you mean session?"));
         assert!(why("mysq://db/x").contains("did you mean mysql?"));
     }
 }

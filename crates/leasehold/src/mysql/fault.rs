@@ -54,8 +54,8 @@ fn is_plain_refusal(code: u16) -> bool {
         1044 | 1045 | 1130 | 1142 | 1143 | 1227 | 1370 | 1396 | 1698 | 1820 | 1862
         // No such database, table, column; not understood; a setting.
         | 1049 | 1054 | 1064 | 1109 | 1146 | 1193 | 1286 | 1305 | 1665
-        // Too long, out of range, null.
-        | 1048 | 1264 | 1406
+        // Too long, out of range, null; nobody to wake, or not ours to wake.
+        | 1048 | 1264 | 1406 | 1094 | 1095
     )
 }
 

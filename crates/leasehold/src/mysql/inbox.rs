@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::lock;
+use super::tie::Bell;
 use crate::clock::{Moment, boot_time};
 use crate::engine::{ClaimRef, Lease, LeaseId, Standing, Ticket, TicketId, Watch};
 use crate::name::Name;
@@ -23,6 +24,8 @@ pub(super) struct OpenLease {
     epoch: AtomicU64,
     /// Rung when a claim of this lease was broken, or may be gone.
     pub(super) news: Notify,
+    /// Rung by others, if the session is tied to a connection.
+    pub(super) bell: Option<Bell>,
 }
 
 impl OpenLease {
@@ -41,6 +44,7 @@ impl OpenLease {
 pub(super) struct Mine {
     pub(super) claim: ClaimRef,
     pub(super) lease: LeaseId,
+    pub(super) capacity: u32,
     state: Mutex<State>,
     /// Rung when the claim should be looked at. It keeps a ring until somebody
     /// waits for it, so none is lost between two waits.
@@ -207,11 +211,12 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn add_lease(&self, lease: Lease, epoch: u64) {
+    pub(super) fn add_lease(&self, lease: Lease, epoch: u64, bell: Option<Bell>) {
         let open = OpenLease {
             lease,
             epoch: AtomicU64::new(epoch),
             news: Notify::new(),
+            bell,
         };
         lock(&self.leases).insert(lease.id, Arc::new(open));
     }
@@ -231,6 +236,7 @@ impl Inbox {
             Arc::new(Mine {
                 claim: ticket.claim.clone(),
                 lease: ticket.lease,
+                capacity: ticket.capacity,
                 state: Mutex::default(),
                 bell: Notify::new(),
                 crowd: OnceLock::new(),
@@ -271,6 +277,13 @@ impl Inbox {
         let claims = lock(&self.claims);
         let of_lease = claims.values().filter(|mine| mine.lease == lease);
         of_lease.cloned().collect()
+    }
+
+    /// Whoever waits looks.
+    pub(super) fn woken(&self) {
+        let claims: Vec<_> = lock(&self.claims).values().cloned().collect();
+        let waiting = claims.iter().filter(|mine| mine.is_waiting());
+        waiting.for_each(|mine| mine.bell.notify_one());
     }
 
     /// Something happened to the server or the way to it: whoever waits looks,

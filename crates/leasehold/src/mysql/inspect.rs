@@ -8,6 +8,7 @@ use sqlx_mysql::MySqlRow;
 
 use super::MysqlEngine;
 use super::text::{bits, column, hex_text, name as name_literal, number, quoted};
+use super::tie::IS_LOOSE;
 use crate::engine::{Claimant, Eviction, Finding, Inspect, Owner, Queue, Severity, TicketId};
 use crate::error::Result;
 use crate::fence::Token;
@@ -21,6 +22,7 @@ impl Inspect for MysqlEngine {
         let literal = name_literal(name.as_str());
         let query = format!(
             include_str!("sql/queue.sql"),
+            is_loose = IS_LOOSE,
             claim = self.tables.claim,
             session = self.tables.session,
             name = literal,
@@ -48,6 +50,7 @@ impl Inspect for MysqlEngine {
     async fn names(&self, prefix: &str) -> Result<Vec<Name>> {
         let query = format!(
             include_str!("sql/names.sql"),
+            is_loose = IS_LOOSE,
             claim = self.tables.claim,
             session = self.tables.session,
             prefix = name_literal(prefix),

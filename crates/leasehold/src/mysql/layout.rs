@@ -88,13 +88,18 @@ pub(super) async fn prepare(
     if !state.has_tables {
         make(pool, tables).await?;
     }
-    settle_in(pool, tables, state.kind).await?;
-    let query = format!("select version from {}", tables.meta);
-    let answer = pool.ask(&query, doing).await?;
-    let row = answer.rows.first();
-    let version: Option<u32> = row.and_then(|row| number(row, 0));
+    let mut version = version(pool, tables).await?;
+    if version.is_none() {
+        // Another one is about to make them, and the version comes last. The script
+        // may be run beside itself.
+        make(pool, tables).await?;
+        version = self::version(pool, tables).await?;
+    }
     let why = match version {
-        Some(VERSION) => return Ok(state.kind),
+        Some(VERSION) => {
+            settle_in(pool, tables, state.kind).await?;
+            return Ok(state.kind);
+        }
         Some(newer) if newer > VERSION => {
             format!("layout version {newer} is newer than {VERSION}: update leasehold")
         }
@@ -104,6 +109,12 @@ pub(super) async fn prepare(
             .into(),
     };
     Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label))
+}
+
+async fn version(pool: &Pool, tables: &Tables) -> Result<Option<u32>> {
+    let query = format!("select version from {}", tables.meta);
+    let answer = pool.ask(&query, || "connect".to_owned()).await?;
+    Ok(answer.rows.first().and_then(|row| number(row, 0)))
 }
 
 /// Notes the server in tables that nobody has used before.

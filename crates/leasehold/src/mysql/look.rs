@@ -7,6 +7,7 @@ use sqlx_mysql::MySqlRow;
 use super::MysqlEngine;
 use super::inbox::Mine;
 use super::text::{bits, name as name_literal, number};
+use super::tie::IS_LOOSE;
 use crate::engine::{LeaseId, Standing, TicketId};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -112,6 +113,7 @@ impl MysqlEngine {
     pub(super) fn look_text(&self, name: &str) -> String {
         format!(
             include_str!("sql/look.sql"),
+            is_loose = IS_LOOSE,
             claim = self.tables.claim,
             session = self.tables.session,
             name = name_literal(name),

@@ -24,6 +24,7 @@ mod renewal;
 mod sweep;
 mod takeover;
 mod text;
+mod tie;
 mod together;
 mod waiting;
 
@@ -31,6 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sqlx_mysql::MySqlRow;
 pub use sqlx_mysql::{MySqlPool, MySqlTransaction};
 
 #[doc(hidden)]
@@ -43,6 +45,7 @@ use self::look::strange;
 use self::pool::{Answer, Lane, Pool};
 use self::renewal::whole_micros;
 use self::text::{column, lease as lease_literal, number, quoted};
+use self::tie::Bell;
 use crate::clock::Clock;
 use crate::config::{Config, Store};
 use crate::engine::{
@@ -50,7 +53,7 @@ use crate::engine::{
     Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::promises::{Grade, Promises, Reach};
+use crate::promises::{Freed, Grade, Promises, Reach};
 use crate::random::random_u128;
 use crate::session::Session;
 
@@ -80,7 +83,7 @@ pub async fn connect_with(pool: MySqlPool, options: &str) -> Result<Session> {
     };
     let label = config::label(&connect_options);
     let pool = Pool::of_user(pool, label);
-    let engine = MysqlEngine::start(pool, database, &mysql.schema).await?;
+    let engine = MysqlEngine::start(pool, database, mysql).await?;
     let (settings, label) = (config.settings, config.label);
     Session::start(Arc::new(engine), "mysql", Clock::Boot, settings, label).await
 }
@@ -112,6 +115,8 @@ pub(crate) struct MysqlEngine {
     database: String,
     schema: String,
     kind: Kind,
+    /// Sessions are tied to a connection.
+    is_tied: bool,
     /// Which server was met last.
     server: Mutex<String>,
 }
@@ -122,18 +127,23 @@ impl MysqlEngine {
     pub(crate) async fn connect(config: &MysqlConfig) -> Result<Self> {
         let pool = Pool::new(config.options(), config.connections, config.label());
         let database = config.database.as_deref().unwrap_or_default();
-        Self::start(pool, database, &config.schema).await
+        Self::start(pool, database, config).await
     }
 
-    async fn start(pool: Pool, database: &str, schema: &str) -> Result<Self> {
+    async fn start(pool: Pool, database: &str, config: &MysqlConfig) -> Result<Self> {
+        let schema = config.schema.as_str();
         let tables = Tables::new(database, schema);
         let kind = layout::prepare(&pool, &tables, database, schema).await?;
+        if config.is_tied {
+            tie::check(&pool).await?;
+        }
         Ok(Self {
             inbox: Inbox::default(),
             tables,
             database: database.into(),
             schema: schema.into(),
             kind,
+            is_tied: config.is_tied,
             server: Mutex::default(),
             pool,
         })
@@ -154,6 +164,27 @@ impl MysqlEngine {
         let answer = self.pool.ask_or_locked(Lane::Aside, text, doing).await;
         self.hear_of_breaks();
         answer
+    }
+
+    /// Whether the connection that keeps the lease is ours alone, all the way.
+    async fn is_direct(&self, opened: Option<&MySqlRow>) -> Result<()> {
+        let doing = || "open a session".to_owned();
+        let has_tie = opened.and_then(|row| column(row, 2)).as_deref() == Some("1");
+        if !has_tie {
+            let why = "the server did not give the session its lock in time";
+            return Err(Error::new(ErrorKind::Unavailable, doing(), why).on(&*self.pool.label));
+        }
+        // Poolers answer this by themselves, or another connection does.
+        let asking = self
+            .pool
+            .ask_on(Lane::Leases, "select connection_id()", doing);
+        let answer = asking.await?;
+        let now = answer.rows.first().and_then(|row| number::<u64>(row, 0));
+        let then = opened.and_then(|row| number::<u64>(row, 3));
+        match now == then {
+            true => Ok(()),
+            false => Err(tie::is_shared(&self.pool)),
+        }
     }
 
     /// A connection that ends may be a server that ended: all is verified.
@@ -180,13 +211,18 @@ impl MysqlEngine {
 #[async_trait]
 impl Engine for MysqlEngine {
     fn promises(&self) -> Promises {
+        let crash = match self.is_tied {
+            true => Freed::AtOnce,
+            false => Freed::AfterTtl,
+        };
         Promises {
+            crash,
             fair: true,
             rwlock: true,
             semaphore: true,
             fence: Grade::Ordered,
             tokens_per_grant: TOKENS_PER_GRANT,
-            durable: true,
+            durable: !self.is_tied,
             ..Promises::least(Reach::Network)
         }
     }
@@ -198,8 +234,18 @@ impl Engine for MysqlEngine {
             id: LeaseId(random_u128()),
             ttl,
         };
+        let (tie, is_tied, bell) = match self.is_tied {
+            true => {
+                let bell = Bell::hang(&self.pool, lease.id, ttl).await?;
+                (tie::tie_text(ttl), tie::tie_now(lease.id), Some(bell))
+            }
+            false => (String::new(), "1".into(), None),
+        };
         let text = format!(
             include_str!("sql/open.sql"),
+            tie = tie,
+            tied = self.is_tied,
+            is_tied = is_tied,
             session = self.tables.session,
             server = self.kind.identity(),
             lease = lease_literal(lease.id),
@@ -212,7 +258,10 @@ impl Engine for MysqlEngine {
         let row = answer.rows.first();
         let epoch = row.and_then(|row| number(row, 0));
         let epoch = epoch.ok_or_else(|| strange(doing(), &self.pool.label))?;
-        self.inbox.add_lease(lease, epoch);
+        if self.is_tied {
+            self.is_direct(row).await?;
+        }
+        self.inbox.add_lease(lease, epoch, bell);
         self.meets(&row.and_then(|row| column(row, 1)).unwrap_or_default());
         Ok(lease)
     }
@@ -226,9 +275,21 @@ impl Engine for MysqlEngine {
     }
 
     async fn listen(&self, lease: &Lease) {
-        match self.inbox.lease(lease.id) {
-            Some(open) => open.news.notified().await,
-            None => std::future::pending().await,
+        let Some(open) = self.inbox.lease(lease.id) else {
+            return std::future::pending().await;
+        };
+        let Some(bell) = &open.bell else {
+            return open.news.notified().await;
+        };
+        loop {
+            let heard = tokio::select! {
+                () = open.news.notified() => return,
+                heard = bell.listen() => heard,
+            };
+            match heard {
+                tie::Heard::Woken => self.inbox.woken(),
+                tie::Heard::Ended => return self.inbox.missed(),
+            }
         }
     }
 

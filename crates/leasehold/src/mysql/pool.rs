@@ -109,6 +109,11 @@ impl Pool {
         }
     }
 
+    /// How to make a connection beside these.
+    pub(super) fn options(&self) -> &MySqlConnectOptions {
+        &self.options
+    }
+
     /// Whether a connection ended since this was last asked.
     pub(super) fn has_broken(&self) -> bool {
         self.has_broken.swap(false, Ordering::AcqRel)

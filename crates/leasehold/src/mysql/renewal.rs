@@ -11,6 +11,7 @@ use super::inbox::Mine;
 use super::pool::{Lane, READ_COMMITTED};
 use super::text::{bits, column, hex_text, lease as lease_literal, list, ticket as ticket_literal};
 use super::text::{name as name_literal, number};
+use super::tie::is_tied;
 use crate::engine::{GoneClaim, Lease, Renewal, TicketId};
 use crate::error::Result;
 use crate::guard::Lost;
@@ -32,6 +33,10 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
         session = engine.tables.session,
         claim = engine.tables.claim,
         server = engine.kind.identity(),
+        is_tied = match engine.is_tied {
+            true => is_tied(lease.id),
+            false => "1".into(),
+        },
         lease = lease_literal(lease.id),
         ttl = whole_micros(lease.ttl),
     );

@@ -9,6 +9,7 @@ use super::line::Talk;
 use super::look::{Line, strange};
 use super::pool::Lane;
 use super::text::{column, lease as lease_literal, list, name as name_literal, number};
+use super::tie::IS_LOOSE;
 use crate::engine::LeaseId;
 use crate::error::{Effect, Result};
 use crate::name::Name;
@@ -62,8 +63,9 @@ async fn bury(engine: &MysqlEngine, talk: &mut Talk<'_>, name: &Name) -> Result<
     let dead = list(dead.into_iter().map(lease_literal));
     // In the order of their ids, and without waiting for anybody.
     let over = format!(
-        "select hex(id) from {} where id in {dead} and expires <= utc_timestamp(6) \
-         order by id for update skip locked; \
+        "select hex(s.id) from {} s where s.id in {dead} \
+         and (s.expires <= utc_timestamp(6) or {IS_LOOSE}) \
+         order by s.id for update skip locked; \
          select concat('-', hex(c.session)) from {} c left join {} s on s.id = c.session \
          where c.name = {} and c.ticket is not null and s.id is null",
         tables.session,

@@ -6,10 +6,13 @@ use std::sync::{Condvar, Mutex};
 use crate::Started;
 use crate::mysql::Mysql;
 
-pub(crate) static PLAIN: Pool = Pool::new(&["transaction-isolation=READ-COMMITTED"]);
-pub(crate) static REPEATABLE_READ: Pool =
-    Pool::new(&["transaction-isolation=REPEATABLE-READ", "autocommit=0"]);
-pub(crate) static SERIALIZABLE: Pool = Pool::new(&["transaction-isolation=SERIALIZABLE"]);
+pub(crate) static PLAIN: Pool = Pool::new(&["transaction-isolation=READ-COMMITTED"], "");
+pub(crate) static REPEATABLE_READ: Pool = Pool::new(
+    &["transaction-isolation=REPEATABLE-READ", "autocommit=0"],
+    "",
+);
+pub(crate) static SERIALIZABLE: Pool = Pool::new(&["transaction-isolation=SERIALIZABLE"], "");
+pub(crate) static SESSION: Pool = Pool::new(&[], "&mode=session");
 
 /// How many cases run at once, whichever server they use: cases ask for answers
 /// within milliseconds.
@@ -20,6 +23,7 @@ static ENDED: Condvar = Condvar::new();
 /// A server with these settings, once it is asked for.
 pub(crate) struct Pool {
     settings: &'static [&'static str],
+    options: &'static str,
     server: Mutex<Option<Server>>,
 }
 
@@ -38,9 +42,10 @@ struct Taken {
 }
 
 impl Pool {
-    const fn new(settings: &'static [&'static str]) -> Self {
+    const fn new(settings: &'static [&'static str], options: &'static str) -> Self {
         Self {
             settings,
+            options,
             server: Mutex::new(None),
         }
     }
@@ -73,7 +78,11 @@ impl Pool {
             }
         };
         Started {
-            url: format!("{}?schema=schema{schema}", server.mysql.url()),
+            url: format!(
+                "{}?schema=schema{schema}{}",
+                server.mysql.url(),
+                self.options
+            ),
             _server: Some(Box::new(Taken { pool: self, schema })),
         }
     }
@@ -95,7 +104,7 @@ impl Drop for Taken {
 
 /// Ends all servers: statics are never dropped.
 pub(crate) fn end() {
-    for pool in [&PLAIN, &REPEATABLE_READ, &SERIALIZABLE] {
+    for pool in [&PLAIN, &REPEATABLE_READ, &SERIALIZABLE, &SESSION] {
         pool.server.lock().expect("no case panics with it").take();
     }
 }

@@ -7,9 +7,10 @@ use std::process::{Child, Command, Stdio};
 use leasehold::ErrorKind;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::mysql_server::Mysql;
 use crate::postgres_server::Postgres;
 use crate::resource::Resource;
-use crate::server::RedisServer;
+use crate::server::{RedisServer, S3Server};
 use crate::sql::place::{furnished, sqlite};
 
 const KIND: &str = "LEASEHOLD_TEST_RESOURCE";
@@ -61,14 +62,19 @@ impl Drop for Holder {
 /// Where the resource is, and what has to run for it.
 struct Ground {
     place: String,
-    _servers: (Option<RedisServer>, Option<Postgres>),
+    _servers: (
+        Option<RedisServer>,
+        Option<Postgres>,
+        Option<S3Server>,
+        Option<Mysql>,
+    ),
 }
 
 impl Ground {
     async fn new(kind: &str, folder: &Path) -> Self {
         let folder = folder.join(kind);
         std::fs::create_dir(&folder).unwrap();
-        let mut servers = (None, None);
+        let mut servers = (None, None, None, None);
         let place = match kind {
             "redis" => servers.0.insert(RedisServer::start(&folder, &[])).url(),
             "postgres" => {
@@ -76,6 +82,12 @@ impl Ground {
                 furnished::<sqlx_postgres::Postgres>(&url).await;
                 url
             }
+            "mysql" => {
+                let url = servers.3.insert(Mysql::start(&folder, &[])).url();
+                furnished::<sqlx_mysql::MySql>(&url).await;
+                url
+            }
+            "object" => servers.2.insert(S3Server::start()).url(),
             "sqlite" => {
                 let url = sqlite(&folder);
                 furnished::<sqlx_sqlite::Sqlite>(&url).await;
@@ -90,9 +102,17 @@ impl Ground {
     }
 }
 
+pub(crate) async fn a_stopped_holder_is_refused(kind: &str) {
+    stopped(kind, true).await;
+}
+
+pub(crate) async fn without_a_fence_it_is_not(kind: &str) {
+    stopped(kind, false).await;
+}
+
 /// Stops a holder of this resource past its ttl, works in its place, and lets it
 /// go on: it is refused if the resource checks fences, and writes if not.
-pub(crate) async fn stopped(kind: &str, is_fenced: bool) {
+async fn stopped(kind: &str, is_fenced: bool) {
     let folder = tempfile::tempdir().unwrap();
     let Ground { place, _servers } = &Ground::new(kind, folder.path()).await;
     let kind = &match is_fenced {

@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod holder;
+#[path = "../server/mysql.rs"]
+mod mysql_server;
+mod object;
 #[path = "../server/postgres.rs"]
 mod postgres_server;
 mod redis;
@@ -15,11 +18,13 @@ mod sql;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use sqlx_mysql::{MySql, MySqlQueryResult};
 use sqlx_postgres::{PgQueryResult, Postgres};
 use sqlx_sqlite::{Sqlite, SqliteQueryResult};
 
+use mysql_server::lacks_mysql;
 use postgres_server::lacks_postgres;
-use server::lacks_redis;
+use server::{lacks_redis, lacks_s3};
 use sql::place::{Place, furnished, sqlite};
 
 fn main() -> ExitCode {
@@ -38,6 +43,16 @@ fn main() -> ExitCode {
         trial("redis::bad_input", lacks_redis(), || {
             runtime().block_on(redis::bad_input());
         }),
+        trial("object::interleavings", lacks_s3(), || {
+            runtime().block_on(object::interleavings());
+        }),
+        trial(
+            "object::content_that_comes_back_lets_no_old_writer_in",
+            lacks_s3(),
+            || {
+                runtime().block_on(object::content_that_comes_back_lets_no_old_writer_in());
+            },
+        ),
     ]);
     trials.extend(databases());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -49,17 +64,19 @@ fn holders() -> Vec<Trial> {
         ("file", None),
         ("redis", lacks_redis()),
         ("postgres", lacks_postgres()),
+        ("mysql", lacks_mysql()),
         ("sqlite", None),
+        ("object", lacks_s3()),
     ];
     let both = |(kind, lacks): (&'static str, Option<&'static str>)| {
         let refused = format!("{kind}::a_stopped_holder_is_refused");
         let accepted = format!("{kind}::without_a_fence_it_is_not");
         [
             trial(&refused, lacks, move || {
-                runtime().block_on(holder::stopped(kind, true));
+                runtime().block_on(holder::a_stopped_holder_is_refused(kind));
             }),
             trial(&accepted, lacks, move || {
-                runtime().block_on(holder::stopped(kind, false));
+                runtime().block_on(holder::without_a_fence_it_is_not(kind));
             }),
         ]
     };
@@ -74,6 +91,12 @@ fn databases() -> Vec<Trial> {
             run(&postgres_server::Postgres::start(folder.path(), &[]));
         })
     };
+    let on_mysql = |name: &str, run: fn(&mysql_server::Mysql)| {
+        trial(&format!("mysql::{name}"), lacks_mysql(), move || {
+            let folder = tempfile::tempdir().unwrap();
+            run(&mysql_server::Mysql::start(folder.path(), &[]));
+        })
+    };
     let on_sqlite = |name: &str, run: fn(&str)| {
         trial(&format!("sqlite::{name}"), None, move || {
             let folder = tempfile::tempdir().unwrap();
@@ -86,8 +109,8 @@ fn databases() -> Vec<Trial> {
                 sql::interleavings::<Postgres>(furnished(&server.url()).await, 90).await;
             });
         }),
-        on_postgres("crowd", |server| {
-            runtime().block_on(crowd::<Postgres>(&server.url()))
+        on_postgres("a_crowd_acts_in_the_order_of_its_tokens", |server| {
+            runtime().block_on(crowd::<Postgres>(&server.url()));
         }),
         on_postgres("columns", |server| {
             runtime().block_on(async {
@@ -99,17 +122,39 @@ fn databases() -> Vec<Trial> {
             runtime().block_on(sql::bad_input::<Postgres>(&server.url()));
         }),
         on_postgres("a_look_without_a_lock_lets_a_stale_write_in", |server| {
-            runtime().block_on(sql::naive(server));
+            runtime().block_on(sql::a_look_without_a_lock_lets_a_stale_write_in(server));
         }),
         on_postgres("who_waited_under_repeatable_read_begins_again", |server| {
-            runtime().block_on(sql::waited(server));
+            runtime().block_on(sql::who_waited_under_repeatable_read_begins_again(server));
+        }),
+        on_mysql("interleavings", |server| {
+            runtime().block_on(async {
+                sql::interleavings::<MySql>(furnished(&server.url()).await, 90).await;
+            });
+        }),
+        on_mysql("a_crowd_acts_in_the_order_of_its_tokens", |server| {
+            runtime().block_on(crowd::<MySql>(&server.url()));
+        }),
+        on_mysql("columns", |server| {
+            runtime().block_on(async {
+                let pool = furnished::<MySql>(&server.url()).await;
+                sql::columns(pool, |done: MySqlQueryResult| done.rows_affected()).await;
+            });
+        }),
+        on_mysql("bad_input", |server| {
+            runtime().block_on(sql::bad_input::<MySql>(&server.url()));
+        }),
+        on_mysql("who_read_before_it_claimed_is_refused", |server| {
+            runtime().block_on(sql::who_read_before_it_claimed_is_refused(server));
         }),
         on_sqlite("interleavings", |url| {
             runtime().block_on(async {
                 sql::interleavings::<Sqlite>(furnished(url).await, 200).await;
             });
         }),
-        on_sqlite("crowd", |url| runtime().block_on(crowd::<Sqlite>(url))),
+        on_sqlite("a_crowd_acts_in_the_order_of_its_tokens", |url| {
+            runtime().block_on(crowd::<Sqlite>(url));
+        }),
         on_sqlite("columns", |url| {
             runtime().block_on(async {
                 let pool = furnished::<Sqlite>(url).await;
@@ -126,7 +171,7 @@ fn databases() -> Vec<Trial> {
 async fn crowd<DB: Place>(url: &str) {
     let pool = furnished::<DB>(url).await;
     for level in DB::LEVELS {
-        sql::crowd(pool.clone(), level, 300).await;
+        sql::a_crowd_acts_in_the_order_of_its_tokens(pool.clone(), level, 300).await;
     }
 }
 

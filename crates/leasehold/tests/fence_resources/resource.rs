@@ -2,15 +2,22 @@
 //! to show what happens then, without one.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use leasehold::fence::{ClaimedFile, ClaimedRedis, ClaimedSql, FencedFile, FencedRedis, FencedSql};
+use leasehold::fence::{
+    ClaimedFile, ClaimedObject, ClaimedRedis, ClaimedSql, FencedFile, FencedObject, FencedRedis,
+    FencedSql,
+};
 use leasehold::{Fence, Result};
+use object_store::{ObjectStore, ObjectStoreExt as _};
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
 use sqlx_core::pool::Pool;
+use sqlx_mysql::MySql;
 use sqlx_postgres::Postgres;
 use sqlx_sqlite::Sqlite;
 
+use crate::object::bucket;
 use crate::sql::place::{Place, connect as pool};
 
 /// The key of the value in Redis.
@@ -23,6 +30,9 @@ pub(crate) enum Resource {
     BareRedis(MultiplexedConnection),
     Postgres(Rows<Postgres>),
     Sqlite(Rows<Sqlite>),
+    Mysql(Rows<MySql>),
+    Object(ClaimedObject),
+    BareObject(Arc<dyn ObjectStore>),
 }
 
 impl Resource {
@@ -40,8 +50,15 @@ impl Resource {
             "bare-redis" => Self::BareRedis(connect(place).await),
             "postgres" => Self::Postgres(Rows::claim(place, Some(fence)).await?),
             "bare-postgres" => Self::Postgres(Rows::claim(place, None).await?),
+            "mysql" => Self::Mysql(Rows::claim(place, Some(fence)).await?),
+            "bare-mysql" => Self::Mysql(Rows::claim(place, None).await?),
             "sqlite" => Self::Sqlite(Rows::claim(place, Some(fence)).await?),
             "bare-sqlite" => Self::Sqlite(Rows::claim(place, None).await?),
+            "object" => {
+                let object = FencedObject::new(bucket(place), KEY);
+                Self::Object(object.claim(fence).await?)
+            }
+            "bare-object" => Self::BareObject(bucket(place)),
             other => panic!("no such resource: {other}"),
         })
     }
@@ -60,6 +77,12 @@ impl Resource {
             }
             Self::Postgres(rows) => rows.read().await?,
             Self::Sqlite(rows) => rows.read().await?,
+            Self::Mysql(rows) => rows.read().await?,
+            Self::Object(object) => String::from_utf8(object.content().to_vec()).unwrap(),
+            Self::BareObject(bucket) => match bucket.get(&KEY.into()).await {
+                Ok(got) => String::from_utf8(got.bytes().await.unwrap().to_vec()).unwrap(),
+                Err(_) => String::new(),
+            },
         })
     }
 
@@ -77,6 +100,15 @@ impl Resource {
             }
             Self::Postgres(rows) => rows.write(value).await,
             Self::Sqlite(rows) => rows.write(value).await,
+            Self::Mysql(rows) => rows.write(value).await,
+            Self::Object(object) => object.put(value.to_owned()).await,
+            Self::BareObject(bucket) => {
+                bucket
+                    .put(&KEY.into(), value.to_owned().into())
+                    .await
+                    .unwrap();
+                Ok(())
+            }
         }
     }
 }
@@ -108,7 +140,7 @@ impl<DB: Place> Rows<DB> {
         if let Some(claimed) = &self.claimed {
             claimed.check(&mut transaction).await?;
         }
-        let look = "select number from value";
+        let look = "select number from stock";
         let number = DB::numbers(&mut transaction, look).await.unwrap()[0];
         transaction.commit().await.unwrap();
         Ok(TEXTS[usize::try_from(number).unwrap()].to_owned())
@@ -120,7 +152,7 @@ impl<DB: Place> Rows<DB> {
             claimed.check(&mut transaction).await?;
         }
         let number = TEXTS.iter().position(|known| *known == text).unwrap();
-        let set = format!("update value set number = {number}");
+        let set = format!("update stock set number = {number}");
         DB::execute(&mut transaction, &set).await.unwrap();
         transaction.commit().await.unwrap();
         Ok(())

@@ -71,6 +71,27 @@ async fn a_newer_layout_and_foreign_tables_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn many_may_be_the_first_at_once() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    for round in 0..5 {
+        let url = format!("{}?schema=round{round}", server.url());
+        let first = |_| {
+            let url = url.clone();
+            tokio::spawn(async move { leasehold::connect(&url).await.unwrap() })
+        };
+        for first in (0..8).map(first).collect::<Vec<_>>() {
+            lock(&heard(first).await, "a")
+                .await
+                .release()
+                .await
+                .unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_read_only_is_refused_and_noticed_later() {
     let Some((_folder, server)) = mysql(&[]) else {
         return;

@@ -1,14 +1,13 @@
 //! Where `cargo xtask` puts what it builds for the tests.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub(crate) fn tools() -> PathBuf {
-    // Only tests are told where; a program lies in `target/debug` or the like.
+    // Only tests are told where; a program lies somewhere below `target`.
     let scratch = option_env!("CARGO_TARGET_TMPDIR").map(PathBuf::from);
-    let program = || std::env::current_exe().unwrap_or_default();
-    let target = match scratch {
-        Some(scratch) => scratch.parent().map(Path::to_owned),
-        None => program().ancestors().nth(2).map(Path::to_owned),
-    };
-    target.unwrap_or_default().join("tools")
+    let start = scratch.or_else(|| std::env::current_exe().ok());
+    let start = start.unwrap_or_default();
+    let mut folders = start.ancestors().map(|folder| folder.join("tools"));
+    let found = folders.find(|folder| folder.is_dir());
+    found.unwrap_or_else(|| start.with_file_name("tools"))
 }

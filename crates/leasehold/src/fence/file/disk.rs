@@ -50,7 +50,7 @@ pub(super) fn put(
 fn scratch(path: &Path) -> io::Result<(File, PathBuf)> {
     let scratch = beside(path, ".leasehold-new")?;
     match std::fs::remove_file(&scratch) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok((File::create_new(&scratch)?, scratch)),
     }
 }

@@ -12,6 +12,8 @@
 
 mod columns;
 mod dialect;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlx-sqlite")]
@@ -28,8 +30,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// As long as the shortest column of the table.
 const LONGEST_RESOURCE: usize = 255;
 
-/// A database of `sqlx` that can keep marks: PostgreSQL (feature `postgres`) and
-/// SQLite (feature `sqlx-sqlite`).
+/// A database of `sqlx` that can keep marks: PostgreSQL (feature `postgres`),
+/// MySQL and MariaDB (feature `mysql`), SQLite (feature `sqlx-sqlite`).
 pub trait FenceDatabase: Dialect {}
 
 impl<DB: Dialect> FenceDatabase for DB {}

@@ -5,4 +5,5 @@ select c.place, c.weight, c.capacity, hex(c.ticket), c.holder, hex(s.host), s.pi
     greatest(0, timestampdiff(microsecond, utc_timestamp(6), s.expires))
 from {claim} c join {session} s on s.id = c.session
 where c.name = {name} and c.ticket is not null and s.expires > utc_timestamp(6)
+and not {is_loose}
 order by c.place

@@ -13,6 +13,7 @@ create table if not exists {session} (
     expires datetime(6) not null,
     ttl bigint not null,
     epoch bigint not null,
+    tied tinyint not null,
     host text not null,
     pid bigint not null,
     label text not null,

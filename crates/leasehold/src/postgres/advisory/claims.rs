@@ -7,7 +7,7 @@ use sqlx_postgres::PgRow;
 use tokio::time::timeout;
 
 use super::super::fault::fault;
-use super::super::text::{number, quoted};
+use super::super::text::{column, number, quoted};
 use super::ending::finish;
 use super::line::Line;
 use super::open::{Mine, OpenLease, Place, Side};
@@ -17,8 +17,10 @@ use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::name::Name;
 
-/// How long a wait may take before it is looked where it stands.
+/// How long a wait may take before it is called one.
 const GRACE: Duration = Duration::from_millis(5);
+/// Between two looks whether a request has arrived.
+const PAUSE: Duration = Duration::from_millis(2);
 /// How long the news may take that a side connection has the lock.
 const NEWS: Duration = Duration::from_secs(2);
 /// How often a wait is looked after, in case its connection is dead and nobody
@@ -49,7 +51,7 @@ pub(super) async fn enqueue(engine: &AdvisoryEngine, ticket: &Ticket) -> Result<
     let name = &ticket.claim.name;
     let is_asked = matches!(mine.place(), Place::Asked);
     if ticket.waits && !is_asked && open.is_hot(name) && open.has_idle() {
-        return line_up(engine, &open, &mine).await;
+        return line_up(engine, &open, &mine, false).await;
     }
     let can_ask = open.enter_main(&ticket.claim);
     if can_ask && let Some(token) = take(engine, &open, &mine).await? {
@@ -64,7 +66,7 @@ pub(super) async fn enqueue(engine: &AdvisoryEngine, ticket: &Ticket) -> Result<
         mine.is_at(Place::Refused);
         return Ok(waiting(1));
     }
-    line_up(engine, &open, &mine).await
+    line_up(engine, &open, &mine, !can_ask).await
 }
 
 /// Tries on the main connection, which must have been entered.
@@ -89,8 +91,14 @@ async fn take(engine: &AdvisoryEngine, open: &OpenLease, mine: &Mine) -> Result<
     Ok(token)
 }
 
-/// Waits on a side connection, if there is one.
-async fn line_up(engine: &AdvisoryEngine, open: &OpenLease, mine: &Mine) -> Result<Standing> {
+/// Waits on a side connection, if there is one. `is_sure`: and says so only when
+/// the server has it in its line.
+async fn line_up(
+    engine: &AdvisoryEngine,
+    open: &OpenLease,
+    mine: &Mine,
+    is_sure: bool,
+) -> Result<Standing> {
     let Some((room, idle)) = open.aside() else {
         mine.is_at(Place::Outside);
         return Ok(waiting(1));
@@ -125,12 +133,11 @@ async fn line_up(engine: &AdvisoryEngine, open: &OpenLease, mine: &Mine) -> Resu
     );
     mine.is_at(Place::Waiting(side.clone()));
     *mine.waiting.lock().await = Some(Box::pin(async move { line.run(text).await }));
-    if let Ok(standing) = timeout(GRACE, hear(engine, open, mine, &side)).await {
-        open.learn_heat(&mine.claim.name, false);
-        return standing;
+    match timeout(GRACE, hear(engine, open, mine, &side)).await {
+        Ok(standing) => standing,
+        Err(_) if is_sure => stand(engine, open, mine, &side).await,
+        Err(_) => Ok(waiting(1)),
     }
-    open.learn_heat(&mine.claim.name, true);
-    stand(engine, open, mine, &side).await
 }
 
 /// Where a claim stands that has a side connection, as the server sees it.
@@ -143,22 +150,25 @@ async fn stand(
     let name = &mine.claim.name;
     let looking = async {
         loop {
+            // Not from what its process says that it waits for: that is told late.
             let text = format!(
-                "select * from {}.look({}, {})",
-                engine.schema,
+                "select coalesce(max(case when l.granted then 'idle' else 'waits' end), 'none'), \
+                 max(case when not l.granted then 'Lockadvisory' end) from pg_locks l \
+                 where l.pid = {} and l.locktype = 'advisory' and l.objsubid = 1 \
+                 and (l.classid::bigint << 32) | l.objid::bigint \
+                 = (select hashtextextended({} collate \"C\", {}))",
+                side.line.pid,
                 quoted(name.as_str()),
-                side.line.pid
+                side.line.seed
             );
             let rows = ask(engine, &open.main, text, name).await?;
-            let Some(row) = rows.first() else {
-                // Its request is still on its way.
-                tokio::time::sleep(GRACE).await;
-                continue;
-            };
-            let ahead = number(row, 1).unwrap_or(1);
-            match super::super::text::column(row, 0) {
-                Some("t") => std::future::pending().await,
-                _ => return Ok(waiting(ahead)),
+            let read = |at| rows.first().and_then(|row| column(row, at));
+            match (read(0), read(1)) {
+                (_, Some("Lockadvisory")) => return Ok(waiting(1)),
+                // The answer is on its way.
+                (Some("idle") | None, _) => std::future::pending().await,
+                // The request is, or is being carried out.
+                _ => tokio::time::sleep(PAUSE).await,
             }
         }
     };
@@ -195,7 +205,7 @@ async fn hear(
         let answer = request.await;
         *waiting = None;
         let token = match answer {
-            Ok(rows) => rows.first().and_then(|row| number(row, 0)),
+            Ok(rows) => rows.first().and_then(|row| number::<i64>(row, 0)),
             Err(error) => {
                 tracing::debug!(%error, "a wait was ended");
                 None
@@ -205,7 +215,8 @@ async fn hear(
             // Without a token nobody knows whether it holds anything.
             return Ok(give_up(engine, open, mine, side).await);
         };
-        open.is_granted(mine, side, token, None);
+        open.learn_heat(&mine.claim.name, token < 0);
+        open.is_granted(mine, side, token.unsigned_abs(), None);
     }
     // One that is granted is held once its connection has shown, after the last
     // renewal, that it lives.
@@ -252,7 +263,7 @@ pub(super) async fn wait(engine: &AdvisoryEngine, ticket: &Ticket) -> Result<Sta
                 Err(_) => stand(engine, &open, &mine, &side).await,
             }
         }
-        Place::Refused => line_up(engine, &open, &mine).await,
+        Place::Refused => line_up(engine, &open, &mine, false).await,
         Place::Outside => {
             tokio::time::sleep(LOOK_OUTSIDE).await;
             if open.enter_main(&mine.claim)
@@ -260,7 +271,7 @@ pub(super) async fn wait(engine: &AdvisoryEngine, ticket: &Ticket) -> Result<Sta
             {
                 return Ok(held(token));
             }
-            line_up(engine, &open, &mine).await
+            line_up(engine, &open, &mine, false).await
         }
     }
 }
@@ -304,9 +315,7 @@ async fn give_back(
     name: &Name,
 ) -> Result<bool> {
     match line.run(unlock(line, name)).await {
-        Ok(rows) => Ok(rows
-            .first()
-            .is_some_and(|row| super::super::text::column(row, 0) == Some("t"))),
+        Ok(rows) => Ok(rows.first().is_some_and(|row| column(row, 0) == Some("t"))),
         // What the connection held goes with it, once the server knows.
         Err(_) if line.is_broken() => {
             finish(engine, open, std::slice::from_ref(line)).await?;

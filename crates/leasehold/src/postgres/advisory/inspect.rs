@@ -138,8 +138,9 @@ impl Row {
     }
 }
 
-/// Those who have or want a lock, in order, as far as they tell.
-async fn rows(engine: &AdvisoryEngine, name: &Name) -> Result<Vec<Row>> {
+/// Those who have or want a lock, in order, as far as they tell, and the request
+/// under which they told it, which is to be forgotten.
+async fn rows(engine: &AdvisoryEngine, name: &Name) -> Result<(String, Vec<Row>)> {
     let doing = || format!("look at {name}");
     let request = uuid(random_u128());
     let (schema, text) = (&engine.schema, quoted(name.as_str()));
@@ -153,35 +154,33 @@ async fn rows(engine: &AdvisoryEngine, name: &Name) -> Result<Vec<Row>> {
     );
     let started = boot_time();
     let found = loop {
+        tokio::time::sleep(PAUSE).await;
         let answer = engine.pool.ask(&query, doing).await?;
         let rows: Vec<_> = answer.rows.iter().filter_map(Row::read).collect();
         let is_over = boot_time().since(started) >= ANSWERS;
         if is_over || rows.iter().all(|row| row.is_noted) {
             break rows;
         }
-        tokio::time::sleep(PAUSE).await;
     };
-    forget(engine, &request).await?;
-    Ok(found)
+    Ok((request, found))
 }
 
-async fn forget(engine: &AdvisoryEngine, request: &str) -> Result<()> {
-    let text = format!(
-        "delete from {}.note where request = {request}",
-        engine.schema
-    );
-    engine.pool.ask(&text, || "look".into()).await.map(drop)
+/// The statement that forgets a request.
+fn forgetting(engine: &AdvisoryEngine, request: &str) -> String {
+    let schema = &engine.schema;
+    format!("delete from {schema}.note where request = {request}; ")
 }
 
 #[async_trait]
 impl Inspect for AdvisoryEngine {
     async fn queue(&self, name: &Name) -> Result<Queue> {
-        let rows = rows(self, name).await?;
+        let (request, rows) = rows(self, name).await?;
         let query = format!(
             include_str!("../sql/evictions.sql"),
             schema = &self.schema,
             name = quoted(name.as_str())
         );
+        let query = forgetting(self, &request) + &query;
         let broken = self.pool.ask(&query, || format!("look at {name}")).await?;
         Ok(Queue {
             capacity: u32::from(!rows.is_empty()),
@@ -212,7 +211,7 @@ impl Inspect for AdvisoryEngine {
             }
             tokio::time::sleep(PAUSE).await;
         };
-        forget(self, &request).await?;
+        self.pool.ask(&forgetting(self, &request), doing).await?;
         Ok(names.into_iter().collect())
     }
 
@@ -246,14 +245,15 @@ pub(super) async fn evict(
     reason: &str,
 ) -> Result<Withdrawn> {
     let doing = || format!("break {}", claim.name);
-    let rows = rows(engine, &claim.name).await?;
+    let (request, rows) = rows(engine, &claim.name).await?;
     let Some(row) = rows.into_iter().find(|row| row.claimant.id == claim.id) else {
         return Ok(Withdrawn::Absent);
     };
     let (schema, name) = (&engine.schema, quoted(claim.name.as_str()));
     let (owner, token) = (&row.claimant.owner, row.claimant.token);
+    let text = forgetting(engine, &request);
     let text = format!(
-        "insert into {schema}.eviction (ticket, name, token, host, pid, label, by, reason, at) \
+        "{text}insert into {schema}.eviction (ticket, name, token, host, pid, label, by, reason, at) \
          values ({}, {name}, {}, {}, {}, {}, {}, {}, clock_timestamp()) on conflict do nothing; \
          select {schema}.tell({}, 'renew')",
         ticket(claim.id),
@@ -284,7 +284,11 @@ pub(super) async fn evict(
     let is_another = |now: &Row| now.is_noted && now.claimant.id != claim.id;
     let is_on_line = |now: &Row| (now.pid, now.line) == (row.pid, row.line);
     if row.is_noted {
-        let now = self::rows(engine, &claim.name).await?;
+        let (request, now) = self::rows(engine, &claim.name).await?;
+        engine
+            .pool
+            .ask(&forgetting(engine, &request), doing)
+            .await?;
         if now
             .iter()
             .find(|now| is_on_line(now))

@@ -181,17 +181,20 @@ begin
 end
 $$;
 
--- Waits for a lock and answers a token; null if the lease ended meanwhile, and
--- then the next one has the lock. A condition that is never true costs less than
--- a statement.
+-- Waits for a lock and answers a token, below zero if it had to wait; null if the
+-- lease ended meanwhile, and then the next one has the lock. A condition that is
+-- never true costs less than a statement.
 create or replace function leasehold.wait_for(
     p_name text, p_pid integer, p_lease bigint
 ) returns bigint language plpgsql volatile as $$
+declare
+    v_is_free boolean;
 begin
     if pg_backend_pid() <> p_pid then
         raise exception using errcode = 'LH004', message = 'another connection than before';
     end if;
-    if pg_advisory_lock(leasehold.key(p_name)) is null then
+    v_is_free := pg_try_advisory_lock(leasehold.key(p_name));
+    if not v_is_free and pg_advisory_lock(leasehold.key(p_name)) is null then
         return null;
     end if;
     if pg_try_advisory_lock_shared(p_lease) then
@@ -199,19 +202,8 @@ begin
         perform pg_advisory_unlock(leasehold.key(p_name));
         return null;
     end if;
-    return nextval('leasehold.token');
+    return case when v_is_free then 1 else -1 end * nextval('leasehold.token');
 end
-$$;
-
--- Where the connection `p_pid` stands with a name: holds it, waits for it, or, if
--- there is no answer, neither. `ahead`: how many others have or want it.
-create or replace function leasehold.look(
-    p_name text, p_pid integer, out is_held boolean, out ahead bigint
-) returns setof record language sql volatile as $$
-    with k as materialized (
-        select l.pid, l.is_held from leasehold.locks() l where l.key = leasehold.key(p_name)
-    )
-    select k.is_held, (select count(*) - 1 from k) from k where k.pid = p_pid
 $$;
 
 -- Who has or wants a lock, or any lock if there is no name.
@@ -220,12 +212,14 @@ create or replace function leasehold.standing(
     out line bigint, out session uuid, out ttl bigint, out host text, out owner bigint,
     out label text
 ) returns setof record language sql volatile as $$
-    with k as materialized (select l.* from leasehold.locks() l)
+    with k as materialized (select l.* from leasehold.locks() l),
+    alive as materialized (
+        select n.* from leasehold.line n join k on k.pid = n.pid and k.key = n.line
+    )
     select k.pid, k.key, k.is_held, k.since, n.line, n.session, n.ttl, n.host, n.owner, n.label
-    from k join leasehold.line n on n.pid = k.pid and n.line <> k.key
-    where (p_name is null or k.key = leasehold.key(p_name))
-    and not exists (select from leasehold.line other where other.line = k.key)
-    and exists (select from k own where own.pid = n.pid and own.key = n.line and own.is_held)
+    from k join alive n on n.pid = k.pid
+    where (p_name is null or k.key = (select leasehold.key(p_name)))
+    and not exists (select from alive other where other.line = k.key)
 $$;
 
 -- Heard by the session's main connection alone.
@@ -242,7 +236,10 @@ $$;
 create or replace function leasehold.inquire(p_request uuid, p_name text) returns bigint
 language sql volatile as $$
     select count(leasehold.tell(t.session, 'show ' || p_request || coalesce(' ' || p_name, '')))
-    from (select distinct s.session from leasehold.standing(p_name) s) t
+    from (
+        select distinct n.session from leasehold.locks() k join leasehold.line n on n.pid = k.pid
+        where p_name is null or k.key = (select leasehold.key(p_name))
+    ) t
 $$;
 
 -- Ends connections, each given by its process and its key, and answers when they

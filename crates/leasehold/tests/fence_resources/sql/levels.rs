@@ -1,11 +1,13 @@
-//! What the lock on the mark is for, on a real PostgreSQL.
+//! What the lock on the mark is for, on real servers.
 
 use leasehold::ErrorKind;
 use leasehold::fence::FencedSql;
+use sqlx_mysql::MySql;
 use sqlx_postgres::{PgPool, Postgres};
 
 use super::fence;
 use super::place::{Place, add, furnished};
+use crate::mysql_server::Mysql;
 use crate::postgres_server::{Postgres as Server, wait_for};
 
 const LOOK: &str = "select token from leasehold_fence where resource = 'all'";
@@ -21,7 +23,7 @@ async fn claim(pool: &PgPool, token: u64) -> leasehold::fence::ClaimedSql {
 
 /// Who only looks at the mark and compares writes after the next one has, in
 /// every isolation level: the two transactions write different rows.
-pub(crate) async fn naive(server: &Server) {
+pub(crate) async fn a_look_without_a_lock_lets_a_stale_write_in(server: &Server) {
     let pool = furnished::<Postgres>(&server.url()).await;
     for (round, level) in Postgres::LEVELS[..2].iter().enumerate() {
         let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);
@@ -34,7 +36,7 @@ pub(crate) async fn naive(server: &Server) {
         all.claim(&mut next, fence(new, new)).await.unwrap();
         add(&mut next, new).await.unwrap();
         next.commit().await.unwrap();
-        let told = format!("insert into history (token, before) values ({old}, 0)");
+        let told = format!("insert into history (token, earlier) values ({old}, 0)");
         Postgres::execute(&mut first, &told).await.unwrap();
         first.commit().await.unwrap();
         let tokens = server.sql("select string_agg(token::text, ' ' order by id) from history");
@@ -46,7 +48,7 @@ pub(crate) async fn naive(server: &Server) {
 /// A transaction that waited for the mark under repeatable read has a picture of
 /// the data from before it waited. It is not let in with it, also if the one
 /// before it only checked; read committed goes on with what is there.
-pub(crate) async fn waited(server: &Server) {
+pub(crate) async fn who_waited_under_repeatable_read_begins_again(server: &Server) {
     let pool = furnished::<Postgres>(&server.url()).await;
     for (round, level) in Postgres::LEVELS.iter().enumerate() {
         let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);
@@ -61,7 +63,7 @@ pub(crate) async fn waited(server: &Server) {
                     .claim(&mut next, fence(new, new))
                     .await;
                 claimed.map(|_| ())?;
-                let look = "select number from value";
+                let look = "select number from stock";
                 let value = Postgres::numbers(&mut next, look).await.unwrap();
                 next.commit().await.unwrap();
                 Ok::<_, leasehold::Error>(value[0])
@@ -73,7 +75,7 @@ pub(crate) async fn waited(server: &Server) {
                 (server.sql(waits) == "1").then_some(())
             });
         });
-        Postgres::execute(&mut first, &format!("update value set number = {old}0"))
+        Postgres::execute(&mut first, &format!("update stock set number = {old}0"))
             .await
             .unwrap();
         first.commit().await.unwrap();
@@ -85,5 +87,34 @@ pub(crate) async fn waited(server: &Server) {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{level}: {error}");
             assert!(error.to_string().contains("begin again"), "{error}");
         }
+    }
+}
+
+/// MySQL's repeatable read goes on with the picture that its first read made and
+/// tells nobody. Who claims with an old one is refused; read committed is not.
+pub(crate) async fn who_read_before_it_claimed_is_refused(server: &Mysql) {
+    let pool = furnished::<MySql>(&server.url()).await;
+    let all = FencedSql::new("all");
+    let read = "select number from stock";
+    for (round, level) in MySql::LEVELS[..2].iter().enumerate() {
+        let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);
+        let mut early = pool.begin_with(*level).await.unwrap();
+        let before = MySql::numbers(&mut early, read).await.unwrap()[0];
+        let mut other = pool.begin().await.unwrap();
+        all.claim(&mut other, fence(old, old)).await.unwrap();
+        add(&mut other, old).await.unwrap();
+        other.commit().await.unwrap();
+        let claimed = all.claim(&mut early, fence(new, new)).await;
+        let after = MySql::numbers(&mut early, read).await.unwrap()[0];
+        if round == 0 {
+            claimed.unwrap();
+            assert_eq!(after, before + 1, "{level}");
+        } else {
+            let error = claimed.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{level}: {error}");
+            assert!(error.to_string().contains("claim first"), "{error}");
+            assert_eq!(after, before, "{level}: it would have gone on with this");
+        }
+        early.rollback().await.unwrap();
     }
 }

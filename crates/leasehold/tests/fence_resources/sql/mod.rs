@@ -7,7 +7,10 @@ pub(crate) mod place;
 
 pub(crate) use bad_input::bad_input;
 pub(crate) use columns::columns;
-pub(crate) use levels::{naive, waited};
+pub(crate) use levels::{
+    a_look_without_a_lock_lets_a_stale_write_in, who_read_before_it_claimed_is_refused,
+    who_waited_under_repeatable_read_begins_again,
+};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,12 +73,12 @@ pub(crate) async fn interleavings<DB: Place>(pool: Pool<DB>, rounds: usize) {
             };
             match (access(mark, shown), claimed.check(&mut transaction).await) {
                 (Ok(()), Ok(())) if step == 1 => {
-                    let look = "select number from value";
+                    let look = "select number from stock";
                     let read = DB::numbers(&mut transaction, look).await.unwrap();
                     assert!(value.is_none_or(|value| read == [value]), "{steps:?}");
                 }
                 (Ok(()), Ok(())) => {
-                    let set = format!("update value set number = {number}");
+                    let set = format!("update stock set number = {number}");
                     DB::execute(&mut transaction, &set).await.unwrap();
                     value = Some(i64::from(number));
                 }
@@ -89,7 +92,11 @@ pub(crate) async fn interleavings<DB: Place>(pool: Pool<DB>, rounds: usize) {
 
 /// Many holders at the same time, each in several transactions: what is done is
 /// done in the order of the tokens, and nothing of it is lost.
-pub(crate) async fn crowd<DB: Place>(pool: Pool<DB>, level: &'static str, holds: u64) {
+pub(crate) async fn a_crowd_acts_in_the_order_of_its_tokens<DB: Place>(
+    pool: Pool<DB>,
+    level: &'static str,
+    holds: u64,
+) {
     let next = Arc::new(AtomicU64::new(1));
     let mut tasks = tokio::task::JoinSet::new();
     let local = tokio::task::LocalSet::new();
@@ -115,7 +122,7 @@ pub(crate) async fn crowd<DB: Place>(pool: Pool<DB>, level: &'static str, holds:
     let history = "select token from history order by id";
     let tokens = DB::numbers(&mut connection, history).await.unwrap();
     assert!(tokens.is_sorted(), "{level}: {tokens:?}");
-    let before = "select before from history order by id";
+    let before = "select earlier from history order by id";
     let before = DB::numbers(&mut connection, before).await.unwrap();
     let expected: Vec<i64> = (0..).take(before.len()).collect();
     assert_eq!(before, expected, "{level}: an update is lost");
@@ -126,7 +133,7 @@ pub(crate) async fn crowd<DB: Place>(pool: Pool<DB>, level: &'static str, holds:
     DB::execute(&mut connection, "delete from history")
         .await
         .unwrap();
-    DB::execute(&mut connection, "update value set number = 0")
+    DB::execute(&mut connection, "update stock set number = 0")
         .await
         .unwrap();
     DB::execute(&mut connection, "delete from leasehold_fence")

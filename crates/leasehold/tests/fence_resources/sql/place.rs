@@ -9,6 +9,7 @@ use sqlx_core::raw_sql::raw_sql;
 use sqlx_core::row::Row as _;
 use sqlx_core::sql_str::AssertSqlSafe;
 use sqlx_core::transaction::Transaction;
+use sqlx_mysql::{MySql, MySqlConnection};
 use sqlx_postgres::{PgConnection, Postgres};
 use sqlx_sqlite::{Sqlite, SqliteConnection};
 
@@ -45,6 +46,26 @@ impl Place for Postgres {
     }
 }
 
+impl Place for MySql {
+    const LEVELS: &'static [&'static str] = &[
+        "set transaction isolation level read committed; begin",
+        "set transaction isolation level repeatable read; begin",
+        "set transaction isolation level serializable; begin",
+    ];
+    const GROWING: &'static str = "bigint auto_increment primary key";
+
+    async fn execute(connection: &mut MySqlConnection, text: &str) -> Result<(), Error> {
+        let statement = raw_sql(AssertSqlSafe(text.to_owned()));
+        statement.execute(connection).await.map(|_| ())
+    }
+
+    async fn numbers(connection: &mut MySqlConnection, text: &str) -> Result<Vec<i64>, Error> {
+        let statement = raw_sql(AssertSqlSafe(text.to_owned()));
+        let rows = statement.fetch_all(connection).await?;
+        rows.iter().map(|row| row.try_get(0)).collect()
+    }
+}
+
 impl Place for Sqlite {
     const LEVELS: &'static [&'static str] = &["begin", "begin immediate"];
     const GROWING: &'static str = "integer primary key autoincrement";
@@ -66,9 +87,9 @@ pub(crate) async fn furnished<DB: Place>(url: &str) -> Pool<DB> {
     let pool = connect(url).await;
     let mut connection = pool.acquire().await.unwrap();
     let tables = format!(
-        "create table value (number bigint not null);
-         insert into value values (0);
-         create table history (id {}, token bigint not null, before bigint not null);",
+        "create table stock (number bigint not null);
+         insert into stock values (0);
+         create table history (id {}, token bigint not null, earlier bigint not null);",
         DB::GROWING
     );
     for statement in tables.split_terminator(';') {
@@ -106,9 +127,9 @@ pub(crate) async fn add<DB: Place>(
     token: u64,
 ) -> Result<(), Error> {
     let connection = &mut **transaction;
-    let before = DB::numbers(connection, "select number from value").await?[0];
+    let before = DB::numbers(connection, "select number from stock").await?[0];
     let after = before + 1;
-    DB::execute(connection, &format!("update value set number = {after}")).await?;
-    let told = format!("insert into history (token, before) values ({token}, {before})");
+    DB::execute(connection, &format!("update stock set number = {after}")).await?;
+    let told = format!("insert into history (token, earlier) values ({token}, {before})");
     DB::execute(connection, &told).await
 }

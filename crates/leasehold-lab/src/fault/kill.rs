@@ -1,0 +1,16 @@
+//! A worker is killed with SIGKILL, and another starts in its place.
+
+use std::time::Duration;
+
+use super::Answer;
+use crate::torture::World;
+
+pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
+    let number = world.choose_worker(choice);
+    world.hands[number].kill();
+    std::thread::sleep(longest);
+    match world.start_worker(number) {
+        Ok(()) => Answer::Installed,
+        Err(error) => Answer::Doubtful(error.to_string()),
+    }
+}

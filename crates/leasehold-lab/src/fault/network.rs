@@ -1,0 +1,63 @@
+//! The network of one worker is bad for a while.
+
+use std::time::Duration;
+
+use super::Answer;
+use crate::proxy::Weather;
+use crate::torture::World;
+
+/// How much longer everything takes.
+const LONGER: Duration = Duration::from_millis(60);
+
+pub(super) fn cut(world: &mut World, choice: u64, longest: Duration) -> Answer {
+    storm(world, choice, longest, "network cut", Weather::Cut)
+}
+
+pub(super) fn one_way(world: &mut World, choice: u64, longest: Duration) -> Answer {
+    storm(world, choice, longest, "no answers", Weather::OneWay)
+}
+
+pub(super) fn delay(world: &mut World, choice: u64, longest: Duration) -> Answer {
+    storm(
+        world,
+        choice,
+        longest,
+        "slow network",
+        Weather::Slow(LONGER),
+    )
+}
+
+pub(super) fn lost_replies(world: &mut World, choice: u64, longest: Duration) -> Answer {
+    storm(
+        world,
+        choice,
+        longest,
+        "lost replies",
+        Weather::LosesReplies,
+    )
+}
+
+fn storm(
+    world: &mut World,
+    choice: u64,
+    longest: Duration,
+    kind: &str,
+    weather: Weather,
+) -> Answer {
+    let number = world.choose_worker(choice);
+    let name = world.hands[number].name.clone();
+    let proxies = &world.networks[number];
+    if proxies.is_empty() {
+        return Answer::Skipped("the store has no network".into());
+    }
+    world.recorder.breaks(kind, &name);
+    for proxy in proxies {
+        proxy.set(weather);
+    }
+    std::thread::sleep(longest);
+    for proxy in proxies {
+        proxy.set(Weather::Fair);
+    }
+    world.recorder.heals(kind, &name);
+    Answer::Installed
+}

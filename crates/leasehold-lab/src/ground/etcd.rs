@@ -1,0 +1,52 @@
+//! Three members of etcd.
+
+use std::path::Path;
+
+use super::{Ground, places};
+use crate::etcd_server::{Etcd, Version};
+use crate::story::Error;
+
+#[derive(Debug)]
+struct Members(Etcd);
+
+pub(super) fn lacks() -> Option<&'static str> {
+    Version::System.lacks()
+}
+
+pub(super) fn start(folder: &Path) -> Result<Box<dyn Ground>, Error> {
+    Ok(Box::new(Members(Etcd::start_three(
+        folder,
+        Version::System,
+    ))))
+}
+
+impl Ground for Members {
+    fn ports(&self) -> Vec<u16> {
+        self.0.members.iter().map(|member| member.port()).collect()
+    }
+
+    fn url(&self, ports: &[u16], ttl_millis: u64) -> String {
+        format!("etcd://{}?ttl={ttl_millis}ms", places(ports))
+    }
+
+    fn kill(&mut self, server: usize) {
+        self.0.members[server].kill();
+    }
+
+    fn start_again(&mut self, server: usize) {
+        self.0.members[server].restart();
+    }
+
+    // A member that forgot must be removed and added anew, as its manual says.
+    fn forget(&mut self, _: usize) -> bool {
+        false
+    }
+
+    fn pause(&mut self, server: usize) {
+        self.0.members[server].stop();
+    }
+
+    fn resume(&mut self, server: usize) {
+        self.0.members[server].resume();
+    }
+}

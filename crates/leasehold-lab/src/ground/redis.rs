@@ -1,0 +1,79 @@
+//! One Redis server, or five that know nothing of each other.
+
+use std::path::{Path, PathBuf};
+
+use super::{Ground, places};
+use crate::server::{RedisServer, lacks_clock, lacks_redis};
+use crate::story::Error;
+
+/// Everything is on the disk before it is answered, so that a restart forgets
+/// nothing.
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+#[derive(Debug)]
+struct Redis {
+    servers: Vec<(RedisServer, PathBuf)>,
+}
+
+pub(super) fn lacks() -> Option<&'static str> {
+    lacks_redis().or(lacks_clock())
+}
+
+pub(super) fn start_one(folder: &Path) -> Result<Box<dyn Ground>, Error> {
+    start(folder, 1)
+}
+
+pub(super) fn start_five(folder: &Path) -> Result<Box<dyn Ground>, Error> {
+    start(folder, 5)
+}
+
+fn start(folder: &Path, count: usize) -> Result<Box<dyn Ground>, Error> {
+    let mut servers = Vec::new();
+    for number in 0..count {
+        let folder = folder.join(format!("redis-{number}"));
+        std::fs::create_dir_all(&folder)?;
+        servers.push((RedisServer::start_with_clock(&folder, &DURABLE), folder));
+    }
+    Ok(Box::new(Redis { servers }))
+}
+
+impl Ground for Redis {
+    fn ports(&self) -> Vec<u16> {
+        let servers = self.servers.iter();
+        servers.map(|(server, _)| server.port()).collect()
+    }
+
+    fn url(&self, ports: &[u16], ttl_millis: u64) -> String {
+        let scheme = match ports.len() {
+            1 => "redis",
+            _ => "redlock",
+        };
+        format!("{scheme}://{}?ttl={ttl_millis}ms", places(ports))
+    }
+
+    fn kill(&mut self, server: usize) {
+        self.servers[server].0.kill();
+    }
+
+    fn start_again(&mut self, server: usize) {
+        self.servers[server].0.start_again();
+    }
+
+    fn forget(&mut self, server: usize) -> bool {
+        let folder = self.servers[server].1.join("appendonlydir");
+        std::fs::remove_dir_all(folder).is_ok()
+    }
+
+    fn pause(&mut self, server: usize) {
+        self.servers[server].0.stop();
+    }
+
+    fn resume(&mut self, server: usize) {
+        self.servers[server].0.resume();
+    }
+
+    fn set_ahead(&mut self, server: usize, millis: i64) -> bool {
+        self.servers[server].0.set_ahead(millis);
+        true
+    }
+}

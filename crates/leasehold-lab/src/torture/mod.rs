@@ -1,0 +1,210 @@
+//! Server, workload, faults, history, invariants, report: all from one seed.
+
+mod verdict;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+use crate::crew::{Hand, until};
+use crate::fault::{Answer, Fault};
+use crate::ground::{Ground, Kind};
+use crate::history::Event;
+use crate::proxy::Proxy;
+use crate::recorder::Recorder;
+use crate::resource::Resource;
+use crate::story::Error;
+use crate::worker::{Job, Strategy, Work};
+
+pub use verdict::{Expected, Verdict};
+
+/// How long a fault lasts at most, in ttls.
+const LONGEST_FAULT: f64 = 2.5;
+/// After the faults, everybody gets the lock within so many ttls.
+const BOUND: u64 = 12;
+/// The lock of a run.
+const LOCK: &str = "lab/torture";
+
+/// What is to be run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The store.
+    pub kind: &'static Kind,
+    /// What happens to it.
+    pub faults: Vec<Fault>,
+    /// Everything that is chosen is chosen by this.
+    pub seed: u64,
+    /// How long faults happen.
+    pub length: Duration,
+    /// How many processes work.
+    pub workers: usize,
+    /// The ttl of their sessions.
+    pub ttl_millis: u64,
+    /// Whether the resource checks fences.
+    pub fenced: bool,
+}
+
+/// A run that is under way.
+#[derive(Debug)]
+pub struct World {
+    /// The store.
+    pub ground: Box<dyn Ground>,
+    /// The workers.
+    pub hands: Vec<Hand>,
+    /// The network of each worker, one proxy per server.
+    pub networks: Vec<Vec<Proxy>>,
+    /// What happened so far.
+    pub recorder: Recorder,
+    jobs: Vec<Job>,
+}
+
+impl World {
+    /// One of the workers.
+    #[must_use]
+    pub fn choose_worker(&self, choice: u64) -> usize {
+        usize::try_from(choice % self.hands.len() as u64).unwrap_or(0)
+    }
+
+    /// One of the servers, and its name; none if there is none.
+    #[must_use]
+    pub fn choose_server(&self, choice: u64) -> Option<(usize, String)> {
+        let count = self.ground.ports().len() as u64;
+        let number = usize::try_from(choice.checked_rem(count)?).unwrap_or(0);
+        Some((number, format!("server {}", number + 1)))
+    }
+
+    /// Starts a worker anew in the place of a dead one.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_worker(&mut self, number: usize) -> Result<(), Error> {
+        self.hands[number] = Hand::start(&self.jobs[number], &self.recorder)?;
+        Ok(())
+    }
+}
+
+/// Runs a plan to its end in this folder.
+///
+/// # Errors
+/// If the store or a worker cannot be started.
+pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Verdict, Error> {
+    let recorder = Recorder::default();
+    let ledger = Resource::start("ledger", 0, recorder.clone())?;
+    let stop = folder.join("stop");
+    let mut world = start(plan, folder, &recorder, ledger.address, &stop)?;
+    tell_phase(&recorder, "safety");
+    let answers = break_things(plan, &mut world, progress);
+    progress("no more faults: everybody gets the lock again");
+    tell_phase(&recorder, "liveness");
+    let names: Vec<String> = world.jobs.iter().map(|job| job.name.clone()).collect();
+    let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
+    until(bound, || verdict::all_served(&recorder, &names));
+    std::fs::write(&stop, "")?;
+    for hand in &mut world.hands {
+        hand.finish(bound);
+    }
+    let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
+    let left = left_behind(&url, plan.ttl_millis)?;
+    Ok(Verdict::new(
+        plan,
+        &recorder.history(),
+        answers,
+        &names,
+        bound,
+        left,
+    ))
+}
+
+fn start(
+    plan: &Plan,
+    folder: &Path,
+    recorder: &Recorder,
+    ledger: SocketAddr,
+    stop: &Path,
+) -> Result<World, Error> {
+    let mut world = World {
+        ground: (plan.kind.start)(folder)?,
+        hands: Vec::new(),
+        networks: Vec::new(),
+        recorder: recorder.clone(),
+        jobs: Vec::new(),
+    };
+    let strategy = match plan.fenced {
+        true => Strategy::Fenced,
+        false => Strategy::Unfenced,
+    };
+    for number in 1..=plan.workers {
+        let mut proxies = Vec::new();
+        for port in world.ground.ports() {
+            proxies.push(Proxy::start(SocketAddr::from(([127, 0, 0, 1], port)))?);
+        }
+        let ports: Vec<u16> = proxies.iter().map(Proxy::port).collect();
+        let url = world.ground.url(&ports, plan.ttl_millis);
+        let job = Job {
+            work: Work {
+                counts_down: false,
+                takes_millis: 15,
+                rests_millis: 5,
+                at_most: None,
+            },
+            patience_millis: 2 * plan.ttl_millis,
+            ends_with: Some(PathBuf::from(stop)),
+            ..Job::new(&format!("w{number}"), strategy, &url, LOCK, ledger)
+        };
+        world.hands.push(Hand::start(&job, recorder)?);
+        world.networks.push(proxies);
+        world.jobs.push(job);
+    }
+    Ok(world)
+}
+
+/// Lets faults happen one after the other, and gives what became of each.
+fn break_things(
+    plan: &Plan,
+    world: &mut World,
+    progress: &dyn Fn(&str),
+) -> Vec<(&'static str, Answer)> {
+    let mut rng = StdRng::seed_from_u64(plan.seed);
+    let mut answers = Vec::new();
+    let begin = Instant::now();
+    while begin.elapsed() < plan.length && !plan.faults.is_empty() {
+        std::thread::sleep(Duration::from_millis(
+            rng.random_range(50..=plan.ttl_millis),
+        ));
+        let fault = plan.faults[rng.random_range(0..plan.faults.len())];
+        let most = plan.ttl_millis as f64 * LONGEST_FAULT;
+        let length = Duration::from_millis(rng.random_range(20..=most as u64));
+        progress(fault.name);
+        answers.push((fault.name, (fault.happen)(world, rng.random(), length)));
+    }
+    if plan.faults.is_empty() {
+        std::thread::sleep(plan.length);
+    }
+    answers
+}
+
+fn tell_phase(recorder: &Recorder, name: &str) {
+    recorder.tell("lab", Event::Phase { name: name.into() });
+}
+
+/// How many claims are in the queue when nobody is left and their time is over.
+fn left_behind(url: &str, ttl_millis: u64) -> Result<usize, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let inspector = leasehold::inspect(url).await?;
+        let deadline =
+            Instant::now() + Duration::from_millis(4 * ttl_millis) + Duration::from_secs(3);
+        loop {
+            let left = inspector.queue(LOCK).await?.claims.len();
+            if left == 0 || Instant::now() > deadline {
+                return Ok(left);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+}

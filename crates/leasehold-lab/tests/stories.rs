@@ -1,0 +1,46 @@
+//! Every story ends as the theory says: the wrong strategies go wrong, ours does
+//! not. On real servers, with real processes.
+
+use std::process::ExitCode;
+
+use leasehold_lab::story::{STORIES, Stage, Story};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each starts several servers and processes of its own.
+    arguments.test_threads = Some(1);
+    let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
+    let trials = STORIES.iter().map(|story| {
+        let lacks = story.lacks().filter(|_| may_skip);
+        let trial = Trial::test(story.name, || tell(story));
+        match lacks {
+            Some(what) => trial
+                .with_kind(format!("lacks {what}"))
+                .with_ignored_flag(true),
+            None => trial,
+        }
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+fn tell(story: &Story) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let stage = Stage {
+        folder: folder.path(),
+        url: None,
+        progress: &|_| {},
+    };
+    let report = story.tell(&stage)?;
+    if !report.surprises.is_empty() {
+        let page = report.write(story, &std::env::temp_dir().join("leasehold-lab"))?;
+        let surprises = report.surprises.join("; ");
+        return Err(format!("{surprises}; see {}", page.display()).into());
+    }
+    let page = std::fs::read_to_string(report.write(story, folder.path())?)?;
+    for (_, row) in &report.table.rows {
+        // In the table, and as the title of its picture.
+        assert!(page.contains(&row[0]), "{row:?} is on the page");
+    }
+    Ok(())
+}

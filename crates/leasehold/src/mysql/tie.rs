@@ -1,0 +1,207 @@
+//! Sessions that are tied to a connection (`mode=session`): the connection that
+//! keeps the lease has a lock of the server's (`get_lock`), and without it the
+//! session is dead for everybody, at once. A second connection dozes, and whoever
+//! gives back a lock wakes the one whose turn it is.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use sqlx_core::connection::ConnectOptions;
+use sqlx_core::error::Error as SqlxError;
+use sqlx_core::executor::Executor;
+use sqlx_core::raw_sql::raw_sql;
+use sqlx_core::sql_str::AssertSqlSafe;
+use sqlx_mysql::{MySqlConnection, MySqlRow};
+
+use super::MysqlEngine;
+use super::fault::{code, fault};
+use super::inbox::Mine;
+use super::pool::{LIMIT, Lane, Pool};
+use super::text::{column, name as name_literal, number};
+use crate::engine::LeaseId;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Whether the session `s` is tied to a connection that is not there any more.
+pub(super) const IS_LOOSE: &str =
+    "(s.tied and coalesce(is_free_lock(concat('leasehold.', lower(hex(s.id)))), 0))";
+
+/// How long one doze lasts, in seconds. Nothing depends on it.
+const DOZE: u32 = 5;
+/// What a doze says when it was interrupted.
+const INTERRUPTED: u16 = 1317;
+/// How many sessions are woken where several can get in at once.
+const SEVERAL: u32 = 8;
+
+/// The name of the lock that a tied session has, as a literal.
+fn key(lease: LeaseId) -> String {
+    format!("'leasehold.{:032x}'", lease.0)
+}
+
+/// What ties the connection to the session before it is opened.
+pub(super) fn tie_text(ttl: Duration) -> String {
+    // The server ends a connection that is silent for this long, and with it the
+    // session of a process that stands still.
+    let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+    format!("set session wait_timeout = {};\n", seconds.max(1))
+}
+
+/// Whether this very connection has the lock; it waits for the end of another one
+/// that asked for the same session before.
+pub(super) fn tie_now(lease: LeaseId) -> String {
+    format!("coalesce(get_lock({}, 2), 0)", key(lease))
+}
+
+/// Whether this very connection still has it.
+pub(super) fn is_tied(lease: LeaseId) -> String {
+    let key = key(lease);
+    format!("coalesce(is_used_lock({key}) = connection_id(), 0)")
+}
+
+/// Gives the lock back.
+pub(super) fn untie_text(lease: LeaseId) -> String {
+    format!("do release_lock({})", key(lease))
+}
+
+/// A connection that does nothing but wait to be woken.
+pub(super) struct Bell {
+    dozing: tokio::sync::Mutex<Option<Dozing>>,
+}
+
+/// Kept from one look at it to the next, because it cannot be begun twice.
+type Dozing = Pin<Box<dyn Future<Output = Result<Rung, SqlxError>> + Send>>;
+
+struct Rung {
+    connection: MySqlConnection,
+    is_woken: bool,
+}
+
+/// What came of listening.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Woken,
+    Ended,
+}
+
+impl Bell {
+    pub(super) async fn hang(pool: &Pool, lease: LeaseId, ttl: Duration) -> Result<Self> {
+        let doing = || "open a session".to_owned();
+        let making = async {
+            let mut connection = pool.options().connect().await?;
+            let pinned = format!(
+                "set session autocommit = 1, wait_timeout = {}; select get_lock('leasehold+{:032x}', 2)",
+                u64::from(DOZE) + ttl.as_secs(),
+                lease.0,
+            );
+            let rows = connection.fetch_all(raw_sql(AssertSqlSafe(pinned))).await?;
+            Ok((connection, rows))
+        };
+        let made = tokio::time::timeout(LIMIT, making).await;
+        let made = made.unwrap_or_else(|_| Err(SqlxError::PoolTimedOut));
+        let (connection, _) = made.map_err(|error| fault(error, doing(), &pool.label))?;
+        Ok(Self {
+            dozing: tokio::sync::Mutex::new(Some(doze(connection))),
+        })
+    }
+
+    /// Waits until somebody rings, or nobody can any more.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(super) async fn listen(&self) -> Heard {
+        let mut dozing = self.dozing.lock().await;
+        loop {
+            let Some(current) = dozing.as_mut() else {
+                return std::future::pending().await;
+            };
+            match current.await {
+                Ok(rung) => {
+                    *dozing = Some(doze(rung.connection));
+                    if rung.is_woken {
+                        return Heard::Woken;
+                    }
+                }
+                Err(_) => {
+                    *dozing = None;
+                    return Heard::Ended;
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Bell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bell")
+    }
+}
+
+fn doze(mut connection: MySqlConnection) -> Dozing {
+    Box::pin(async move {
+        let statement = AssertSqlSafe(format!("select sleep({DOZE})"));
+        let longest = Duration::from_secs(u64::from(DOZE)) + LIMIT;
+        let asking = connection.fetch_all(raw_sql(statement));
+        let is_woken = match tokio::time::timeout(longest, asking).await {
+            Ok(Ok(rows)) => {
+                rows.first().and_then(|row: &MySqlRow| column(row, 0)) != Some("0".into())
+            }
+            Ok(Err(error)) if code(&error) == Some(INTERRUPTED) => true,
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(SqlxError::PoolTimedOut),
+        };
+        Ok(Rung {
+            connection,
+            is_woken,
+        })
+    })
+}
+
+/// Which connections doze for those who may hold the lock now, as a statement.
+pub(super) fn next_text(engine: &MysqlEngine, mine: &Mine) -> String {
+    let most = match mine.capacity {
+        1 => 1,
+        _ => SEVERAL,
+    };
+    format!(
+        "select is_used_lock(concat('leasehold+', lower(hex(session)))) from {} \
+         where name = {} and ticket is not null order by place limit {most}",
+        engine.tables.claim,
+        name_literal(mine.claim.name.as_str()),
+    )
+}
+
+/// Wakes them. Whoever is not woken looks by itself, a little later.
+pub(super) async fn wake(engine: &MysqlEngine, next: &[MySqlRow]) {
+    let mut woken = Vec::new();
+    for id in next.iter().filter_map(|row| number::<u64>(row, 0)) {
+        if !woken.contains(&id) {
+            woken.push(id);
+            let text = format!("kill query {id}");
+            let asking = engine.pool.ask_on(Lane::Aside, &text, || "wake".into());
+            if let Err(error) = asking.await {
+                tracing::debug!(%error, "the next one looks by itself");
+            }
+        }
+    }
+}
+
+/// Refuses what cannot keep such a session.
+pub(super) async fn check(pool: &Pool) -> Result<()> {
+    let doing = || "connect".to_owned();
+    let answer = pool
+        .ask("show global variables like 'wsrep_on'", doing)
+        .await?;
+    let is_on = answer.rows.first().and_then(|row| column(row, 1));
+    if is_on.is_some_and(|value| matches!(&*value, "ON" | "1")) {
+        let why = "mode=session needs get_lock, which a Galera cluster does not share between \
+                   its nodes: use mode=lease";
+        return Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label));
+    }
+    Ok(())
+}
+
+/// Something between us and the server lends its connections to many.
+pub(super) fn is_shared(pool: &Pool) -> Error {
+    let why = "mode=session needs a connection of its own, and something between us and the \
+               server, such as a pooler, shares them: use mode=lease";
+    Error::new(ErrorKind::Config, "open a session", why).on(&*pool.label)
+}

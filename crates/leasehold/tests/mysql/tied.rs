@@ -1,0 +1,91 @@
+//! `mode=session`: sessions that live as long as a connection.
+
+use leasehold::Lost;
+
+use super::server::wait_for;
+use super::{heard, inspector, lock, lost, mysql, queue_of, session, wait_for_lock};
+
+const MODE: &str = "ttl=20s&mode=session";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_next_is_woken() {
+    let Some((_folder, server)) = mysql(&["general-log=1", "general-log-file=said"]) else {
+        return;
+    };
+    let said = |text: &str| {
+        let said = std::fs::read(server.data().join("said")).unwrap();
+        String::from_utf8_lossy(&said).matches(text).count()
+    };
+    let (one, other) = (
+        session(&server.url(), MODE).await,
+        session(&server.url(), MODE).await,
+    );
+    let inspector = inspector(&server.url()).await;
+    let mut guard = lock(&one, "ledger").await;
+    for (round, next) in [&other, &one, &other].into_iter().enumerate() {
+        let waiting = wait_for_lock(next, "ledger");
+        queue_of(&inspector, "ledger", 2).await;
+        let dozes = said("select sleep(");
+        guard.release().await.unwrap();
+        guard = heard(waiting).await;
+        assert_eq!(said("kill query"), round + 1);
+        // It woke up, for it dozes again.
+        wait_for("another doze", || {
+            (said("select sleep(") > dozes).then_some(())
+        });
+    }
+    // Nobody waits, nobody is woken.
+    guard.release().await.unwrap();
+    assert_eq!(said("kill query"), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_connection_is_the_end_of_the_session() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=20s&mode=session").await;
+    let guard = lock(&one, "ledger").await;
+    let tie = "select is_used_lock(concat('leasehold.', lower(hex(id)))) from leasehold_session";
+    let tie = server.sql(tie);
+    // One that is not tied waits in the same line.
+    let other = session(&server.url(), "ttl=20s").await;
+    let waiting = wait_for_lock(&other, "ledger");
+    queue_of(&inspector(&server.url()).await, "ledger", 2).await;
+    server.sql(&format!("kill {tie}"));
+    let next = heard(waiting).await;
+    assert!(next.token() > guard.token());
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    next.release().await.unwrap();
+    lock(&one, "ledger").await.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_the_server_is_told_and_ends_the_session() {
+    let Some((_folder, mut server)) = mysql(&[]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=60s&mode=session").await;
+    let guard = lock(&one, "ledger").await;
+    server.restart();
+    // Long before its lease is over.
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    let again = lock(&one, "ledger").await;
+    assert!(again.token() > guard.token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_session_leaves_no_connection_and_no_lock_behind() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = session(&server.url(), MODE).await;
+    drop(lock(&one, "ledger").await);
+    one.close().await;
+    wait_for("the end of its connections", || {
+        let open = "select count(*) from information_schema.processlist \
+                    where db = 'shop' and id <> connection_id()";
+        (server.sql(open) == "0").then_some(())
+    });
+    assert_eq!(server.sql("select count(*) from leasehold_session"), "0");
+}
