@@ -136,7 +136,10 @@ impl Etcd {
 
     /// Runs `etcdctl` and gives what it prints.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
-        let output = self.etcdctl().args(arguments).output();
+        let mut command = self.etcdctl();
+        // By itself it gives up after five seconds, on a busy machine too.
+        command.args(["--dial-timeout=10s", "--command-timeout=30s"]);
+        let output = command.args(arguments).output();
         let output = output.expect("etcdctl starts");
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "etcdctl {arguments:?}: {text}");
