@@ -24,6 +24,9 @@ mod postgres;
 mod postgres_pool;
 #[cfg(feature = "redis")]
 mod server;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[path = "conformance/turns.rs"]
+mod turns;
 #[cfg(feature = "zookeeper")]
 #[path = "server/zookeeper.rs"]
 mod zookeeper;

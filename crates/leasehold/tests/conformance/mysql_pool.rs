@@ -1,10 +1,11 @@
 //! One server for all cases of a store. Cases take turns on its schemas, each
 //! on one with empty tables: making tables is hard on everybody else there.
 
-use std::sync::{Condvar, Mutex};
+use std::sync::{Mutex, PoisonError};
 
 use crate::Started;
 use crate::mysql::Mysql;
+use crate::turns::{Turn, Turns};
 
 pub(crate) static PLAIN: Pool = Pool::new(&["transaction-isolation=READ-COMMITTED"], "");
 pub(crate) static REPEATABLE_READ: Pool = Pool::new(
@@ -16,9 +17,7 @@ pub(crate) static SESSION: Pool = Pool::new(&[], "&mode=session");
 
 /// How many cases run at once, whichever server they use: cases ask for answers
 /// within milliseconds.
-const AT_ONCE: usize = 4;
-static RUNNING: Mutex<usize> = Mutex::new(0);
-static ENDED: Condvar = Condvar::new();
+static TURNS: Turns = Turns::new(4);
 
 /// A server with these settings, once it is asked for.
 pub(crate) struct Pool {
@@ -39,6 +38,7 @@ struct Server {
 struct Taken {
     pool: &'static Pool,
     schema: usize,
+    _turn: Turn,
 }
 
 impl Pool {
@@ -51,10 +51,8 @@ impl Pool {
     }
 
     pub(crate) fn take(&'static self) -> Started {
-        let running = RUNNING.lock().expect("no case panics with it");
-        let running = ENDED.wait_while(running, |running| *running >= AT_ONCE);
-        *running.expect("no case panics with it") += 1;
-        let mut server = self.server.lock().expect("no case panics with it");
+        let turn = TURNS.take();
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         let server = server.get_or_insert_with(|| {
             let folder = tempfile::tempdir().expect("there is room for a folder");
             Server {
@@ -83,7 +81,11 @@ impl Pool {
                 server.mysql.url(),
                 self.options
             ),
-            _server: Some(Box::new(Taken { pool: self, schema })),
+            _server: Some(Box::new(Taken {
+                pool: self,
+                schema,
+                _turn: turn,
+            })),
         }
     }
 }
@@ -95,16 +97,13 @@ impl Drop for Taken {
         {
             server.waiting.push(self.schema);
         }
-        if let Ok(mut running) = RUNNING.lock() {
-            *running -= 1;
-            ENDED.notify_one();
-        }
     }
 }
 
 /// Ends all servers: statics are never dropped.
 pub(crate) fn end() {
     for pool in [&PLAIN, &REPEATABLE_READ, &SERIALIZABLE, &SESSION] {
-        pool.server.lock().expect("no case panics with it").take();
+        let server = pool.server.lock();
+        server.unwrap_or_else(PoisonError::into_inner).take();
     }
 }

@@ -1,10 +1,11 @@
 //! One server for all cases of a store. Cases take turns on its schemas, each
 //! on one with empty tables: making tables is hard on everybody else there.
 
-use std::sync::{Condvar, Mutex};
+use std::sync::{Mutex, PoisonError};
 
 use crate::Started;
-use crate::postgres::Postgres;
+use crate::postgres::{Postgres, wait_for};
+use crate::turns::{Turn, Turns};
 
 pub(crate) static PLAIN: Pool = Pool::new(&[]);
 pub(crate) static SESSION: Pool = Pool {
@@ -19,9 +20,7 @@ pub(crate) static SERIALIZABLE: Pool = Pool::new(&["default_transaction_isolatio
 /// How many cases run at once, whichever server they use: each of their requests
 /// is work for a process of the server, and cases ask for answers within
 /// milliseconds.
-const AT_ONCE: usize = 4;
-static RUNNING: Mutex<usize> = Mutex::new(0);
-static ENDED: Condvar = Condvar::new();
+static TURNS: Turns = Turns::new(4);
 
 /// A server with these settings, once it is asked for.
 pub(crate) struct Pool {
@@ -43,6 +42,7 @@ struct Server {
 struct Taken {
     pool: &'static Pool,
     schema: usize,
+    _turn: Turn,
 }
 
 impl Pool {
@@ -55,10 +55,8 @@ impl Pool {
     }
 
     pub(crate) fn take(&'static self) -> Started {
-        let running = RUNNING.lock().expect("no case panics with it");
-        let running = ENDED.wait_while(running, |running| *running >= AT_ONCE);
-        *running.expect("no case panics with it") += 1;
-        let mut server = self.server.lock().expect("no case panics with it");
+        let turn = TURNS.take();
+        let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         let server = server.get_or_insert_with(|| {
             let folder = tempfile::tempdir().expect("there is room for a folder");
             Server {
@@ -79,8 +77,7 @@ impl Pool {
                     .iter()
                     .map(|table| format!("schema{schema}.{table}"))
                     .collect();
-                let wipe = format!("truncate {}", tables.join(", "));
-                server.postgres.sql(&wipe);
+                empty(&server.postgres, &tables.join(", "));
                 schema
             }
             None => {
@@ -95,7 +92,11 @@ impl Pool {
         };
         Started {
             url: format!("{}?schema=schema{schema}{mode}", server.postgres.url()),
-            _server: Some(Box::new(Taken { pool: self, schema })),
+            _server: Some(Box::new(Taken {
+                pool: self,
+                schema,
+                _turn: turn,
+            })),
         }
     }
 }
@@ -107,16 +108,25 @@ impl Drop for Taken {
         {
             server.waiting.push(self.schema);
         }
-        if let Ok(mut running) = RUNNING.lock() {
-            *running -= 1;
-            ENDED.notify_one();
-        }
     }
+}
+
+/// Empties tables. A request of the last case may still be under way in the
+/// server, and has its tables in another order.
+fn empty(postgres: &Postgres, tables: &str) {
+    wait_for("tables that nobody uses", || {
+        match postgres.try_sql(&format!("truncate {tables}")) {
+            Ok(_) => Some(()),
+            Err(error) if error.contains("deadlock detected") => None,
+            Err(error) => panic!("{tables}: {error}"),
+        }
+    });
 }
 
 /// Ends all servers: statics are never dropped.
 pub(crate) fn end() {
     for pool in [&PLAIN, &REPEATABLE_READ, &SERIALIZABLE, &SESSION] {
-        pool.server.lock().expect("no case panics with it").take();
+        let server = pool.server.lock();
+        server.unwrap_or_else(PoisonError::into_inner).take();
     }
 }
