@@ -118,7 +118,12 @@ fn bad_input_is_one_clear_line() {
     for (place, code, part) in [
         ("postgres:", 78, "names no server"),
         ("postgres://a:b/c", 78, "port"),
-        ("postgres://a,b/c", 78, "one host"),
+        ("postgres://a,/c", 78, "a host between commas"),
+        (
+            "postgres://127.0.0.1:1,127.0.0.1:2/c",
+            69,
+            "none of the servers",
+        ),
         ("postgres://a/c?schema=", 78, "1 to 63 bytes"),
         ("postgres://a/c?sslcert=x.pem", 78, "go together"),
         ("postgres://a/c?sslmode=of", 78, "sslmode"),

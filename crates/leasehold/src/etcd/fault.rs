@@ -139,9 +139,16 @@ fn is_other_protocol(status: &Status) -> bool {
     signs.iter().any(has)
 }
 
-/// The other side hung up when it saw TLS. A server without TLS does so.
+/// The other side hung up when it saw TLS. A server without TLS does so, and
+/// whether that is heard as an end or as a reset is left to chance. A connection
+/// that was never made is not reset: that comes from the handshake.
 fn is_handshake_cut_short(status: &Status) -> bool {
+    let is_reset = |cause: &(dyn std::error::Error + 'static)| {
+        let error = cause.downcast_ref::<std::io::Error>();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+    };
     causes(status).any(|cause| cause.to_string().contains("handshake eof"))
+        || is_never_sent(status) && causes(status).any(is_reset)
 }
 
 /// It is about the way to the server, and not what the server says.
