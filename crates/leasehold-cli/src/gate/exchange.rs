@@ -1,8 +1,6 @@
 //! One request and its answer, through the gate.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Either, Full, channel};
@@ -20,7 +18,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::to_the_end::ToTheEnd;
-use super::upload::Upload;
+use super::upload::{Upload, Watch};
 use crate::exit::Failure;
 
 /// An answer up to this size is taken in before it is passed on: then the
@@ -88,10 +86,11 @@ impl Upstream {
             return problem(StatusCode::BAD_REQUEST, "not a request", &error.to_string());
         }
         let (body, upload) = Upload::watched(body);
+        let under_way = UnderWay { upload, pass };
         let sent = self.client.request(Request::from_parts(parts, body));
         let until = Instant::now() + self.drain_max;
         // The request is seen to its end also if the client goes away.
-        ToTheEnd::new(see_through(sent, upload, pass, until)).await
+        ToTheEnd::new(see_through(sent, under_way, until)).await
     }
 
     /// Turns a request to us into one to the service.
@@ -126,18 +125,38 @@ impl Upstream {
     }
 }
 
-/// Waits for the answer and says at the door how the request ended.
-async fn see_through(
-    sent: ResponseFuture,
-    upload: Arc<AtomicBool>,
+/// A request that the service may act on.
+struct UnderWay {
+    /// First, so that nothing more goes on when the pass is over.
+    upload: Watch,
     pass: Pass,
-    until: Instant,
-) -> Answer {
+}
+
+impl UnderWay {
+    /// The answer has come to its end.
+    fn answered(self, is_final: bool) {
+        // Who answers early may still act on what it has.
+        let is_over = is_final && self.upload.has_ended();
+        self.end(if is_over {
+            Ending::Answered
+        } else {
+            Ending::Unknown
+        });
+    }
+
+    fn end(self, ending: Ending) {
+        drop(self.upload);
+        self.pass.end(ending);
+    }
+}
+
+/// Waits for the answer and says at the door how the request ended.
+async fn see_through(sent: ResponseFuture, under_way: UnderWay, until: Instant) -> Answer {
     let response = match tokio::time::timeout_at(until, sent).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             let is_sent = !error.is_connect();
-            pass.end(if is_sent {
+            under_way.end(if is_sent {
                 Ending::Unknown
             } else {
                 Ending::NotSent
@@ -145,48 +164,28 @@ async fn see_through(
             return problem(StatusCode::BAD_GATEWAY, "no answer", &chain(&error));
         }
         Err(_) => {
-            pass.end(Ending::Unknown);
+            under_way.end(Ending::Unknown);
             let why = "the service did not answer within --drain-max";
             return problem(StatusCode::GATEWAY_TIMEOUT, "no answer", why);
         }
     };
     let (mut parts, body) = response.into_parts();
-    let ending = Arrival {
-        upload,
-        is_final: is_final(&parts, &body),
-    };
+    let is_final = is_final(&parts, &body);
     leave_connection(&mut parts.headers);
     let size = body.size_hint().exact();
     if size.is_some_and(|size| size <= SMALL) {
         let Ok(Ok(collected)) = tokio::time::timeout_at(until, body.collect()).await else {
-            pass.end(Ending::Unknown);
+            under_way.end(Ending::Unknown);
             let why = "the answer broke off";
             return problem(StatusCode::BAD_GATEWAY, "no answer", why);
         };
-        pass.end(ending.now());
+        under_way.answered(is_final);
         let body = Either::Left(Full::new(collected.to_bytes()));
         return Response::from_parts(parts, body);
     }
     let (sender, channel) = channel::Channel::new(PARTS);
-    tokio::spawn(stream(body, sender, pass, ending, until));
+    tokio::spawn(stream(body, sender, under_way, is_final, until));
     Response::from_parts(parts, Either::Right(channel))
-}
-
-/// What an answer that came to its end says about the request.
-struct Arrival {
-    /// Whether the service has been sent the whole request.
-    upload: Arc<AtomicBool>,
-    is_final: bool,
-}
-
-impl Arrival {
-    fn now(&self) -> Ending {
-        // Who answers early may still act on what comes then.
-        if self.is_final && self.upload.load(Ordering::Acquire) {
-            return Ending::Answered;
-        }
-        Ending::Unknown
-    }
 }
 
 /// Whether the end of this answer is the end of the work: not if another proxy
@@ -201,28 +200,24 @@ fn is_final(parts: &hyper::http::response::Parts, body: &Incoming) -> bool {
 
 /// Passes a long answer on, part by part. It is read to its end also if nobody
 /// wants it any more. A client that does not read keeps others waiting for
-/// `drain_max` and no longer: nothing acts after that.
+/// `drain_max` and no longer: an upload is cut off then, and the service acts on
+/// what it has for `drain_max` more at the longest.
 async fn stream(
     mut body: Incoming,
     mut sender: channel::Sender<Bytes, hyper::Error>,
-    pass: Pass,
-    ending: Arrival,
+    under_way: UnderWay,
+    is_final: bool,
     until: Instant,
 ) {
     let passed = {
         let mut passing = std::pin::pin!(pass_on(&mut body, &mut sender));
         match tokio::time::timeout_at(until, &mut passing).await {
             Ok(passed) => {
-                let is_whole = passed.is_ok();
-                pass.end(if is_whole {
-                    ending.now()
-                } else {
-                    Ending::Unknown
-                });
+                under_way.answered(is_final && passed.is_ok());
                 passed
             }
             Err(_) => {
-                pass.end(Ending::Unknown);
+                under_way.end(Ending::Unknown);
                 passing.await
             }
         }

@@ -193,6 +193,36 @@ fn a_service_that_answers_before_it_has_read_all_is_waited_for() {
     assert_eq!(gate.ask("/r/1", 8).status, 503);
 }
 
+/// The holder is stopped in the middle of its body; the service has answered or
+/// has not. When the next one has acted, the rest must not come any more.
+fn the_rest_does_not_come(path: &str, status: u16) {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let options = ["--drain-max", "300ms", "--patience", "30s"];
+    let gate = Gate::start(&world, &upstream, &options);
+    let mut stopped = gate.connect();
+    let begun = head(path, 7, "Content-Length: 10\r\n");
+    stopped.write_all(begun.as_bytes()).unwrap();
+    stopped.write_all(b"half").unwrap();
+    assert_eq!(answer(&mut stopped).unwrap().status, status);
+    assert_eq!(gate.ask("/r/1", 8).status, 200);
+    // It wakes up. The connection may be gone.
+    _ = stopped.write_all(b"-full-");
+    until("the end of the upload", || {
+        (upstream.broken() == 1).then_some(())
+    });
+    assert_eq!(upstream.tokens(), [8]);
+}
+
+#[test]
+fn an_upload_does_not_go_on_after_the_next_holder_has_passed() {
+    the_rest_does_not_come("/r/1", 504);
+}
+
+#[test]
+fn an_upload_does_not_go_on_after_its_answer_either() {
+    the_rest_does_not_come("/r/1/early", 200);
+}
+
 #[test]
 fn an_answer_of_a_proxy_that_gave_up_is_no_end() {
     let (world, upstream) = (World::new(), Upstream::start());
