@@ -18,7 +18,8 @@ const TAKE: &str = "update leasehold_fence set turn = turn + 1 where resource = 
                     returning token, holder, turn, layout";
 const ADD: &str = "insert into leasehold_fence (resource, token, holder, turn, layout) \
                    values ($1, 0, '', 0, 1) on conflict do nothing";
-const RAISE: &str = "update leasehold_fence set token = $2, holder = $3 where resource = $1";
+pub(super) const RAISE: &str =
+    "update leasehold_fence set token = $2, holder = $3 where resource = $1";
 const LOOK: &str = "select token, holder, turn, layout from leasehold_fence \
                     where layout <> 1 or resource = $1 limit 1";
 
@@ -34,18 +35,25 @@ pub trait Dialect: Database {
     const TABLE: &'static str;
     /// Adds the row of a resource, unless it is there.
     const ADD: &'static str = ADD;
-    /// Sets the mark.
-    const RAISE: &'static str = RAISE;
     /// Finds a row of another layout.
     const LOOK: &'static str = LOOK;
 
-    /// Runs a statement with a resource and perhaps a mark to put in it.
+    /// Whether a claim adds its row before it has looked for one.
+    const ADDS_FIRST: bool = false;
+
+    /// Runs a statement with a resource.
     fn ask(
         connection: &mut Self::Connection,
         statement: &'static str,
         resource: &str,
-        mark: Option<Mark>,
     ) -> impl Future<Output = Result<Option<Row>, SqlxError>> + Send;
+
+    /// Sets the mark of a resource. Returns how many rows it has found.
+    fn raise(
+        connection: &mut Self::Connection,
+        resource: &str,
+        mark: Mark,
+    ) -> impl Future<Output = Result<u64, SqlxError>> + Send;
 
     /// Runs statements without values.
     fn run(
@@ -58,7 +66,7 @@ pub trait Dialect: Database {
         connection: &mut Self::Connection,
         resource: &str,
     ) -> impl Future<Output = Result<Option<Row>, SqlxError>> + Send {
-        Self::ask(connection, TAKE, resource, None)
+        Self::ask(connection, TAKE, resource)
     }
 
     /// What an error of the server means.
@@ -92,7 +100,7 @@ pub(super) async fn make<DB: Dialect>(connection: &mut DB::Connection) -> Result
     let doing = || "make the table leasehold_fence".to_owned();
     let made = DB::run(connection, DB::TABLE).await;
     made.map_err(|error| trouble::<DB>(error, doing()))?;
-    let odd = DB::ask(connection, DB::LOOK, "", None).await;
+    let odd = DB::ask(connection, DB::LOOK, "").await;
     let odd = odd.map_err(|error| trouble::<DB>(error, doing()))?;
     odd.map_or(Ok(()), |row| known(row, doing).map(|_| ()))
 }
