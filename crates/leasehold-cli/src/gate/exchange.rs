@@ -26,6 +26,10 @@ use crate::exit::Failure;
 const SMALL: u64 = 64 * 1024;
 /// Parts of a larger answer that wait for the client.
 const PARTS: usize = 8;
+/// A service that does not take a connection within this time is not there.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// The least that a client gets to read some of its answer.
+const READS_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) type Answer = Response<Either<Full<Bytes>, channel::Channel<Bytes, hyper::Error>>>;
 
@@ -56,7 +60,9 @@ impl Upstream {
         let authority = uri.authority().cloned().ok_or_else(unfit)?;
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(drain_max));
+        // Before the request's own time is over: then it is known that nothing
+        // was sent, and nobody has to wait for it.
+        connector.set_connect_timeout(Some(CONNECT_WITHIN.min(drain_max / 2)));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .build(connector);
@@ -67,6 +73,11 @@ impl Upstream {
             porter,
             drain_max,
         })
+    }
+
+    /// How long a client may take nothing of its answer.
+    pub(super) fn client_patience(&self) -> Duration {
+        self.drain_max.max(READS_WITHIN)
     }
 
     /// Answers a request: with the service's answer if it may pass.
@@ -210,10 +221,10 @@ async fn stream(
     until: Instant,
 ) {
     let passed = {
-        let mut passing = std::pin::pin!(pass_on(&mut body, &mut sender));
+        let mut passing = std::pin::pin!(pass_on(&mut body, &mut sender, until));
         match tokio::time::timeout_at(until, &mut passing).await {
             Ok(passed) => {
-                under_way.answered(is_final && passed.is_ok());
+                under_way.answered(is_final && matches!(passed, Ok(true)));
                 passed
             }
             Err(_) => {
@@ -227,16 +238,31 @@ async fn stream(
     }
 }
 
+/// Whether it came to its end: one that nobody wants is read until its time is
+/// over and no longer.
 async fn pass_on(
     body: &mut Incoming,
     sender: &mut channel::Sender<Bytes, hyper::Error>,
-) -> Result<(), hyper::Error> {
+    until: Instant,
+) -> Result<bool, hyper::Error> {
     let mut is_wanted = true;
-    while let Some(frame) = body.frame().await {
+    loop {
+        let next = if is_wanted {
+            body.frame().await
+        } else if Instant::now() >= until {
+            return Ok(false);
+        } else {
+            match tokio::time::timeout_at(until, body.frame()).await {
+                Ok(next) => next,
+                Err(_) => return Ok(false),
+            }
+        };
+        let Some(frame) = next else {
+            return Ok(true);
+        };
         let frame = frame?;
         is_wanted = is_wanted && sender.send(frame).await.is_ok();
     }
-    Ok(())
 }
 
 /// Takes out what is about the connection that it came by.
