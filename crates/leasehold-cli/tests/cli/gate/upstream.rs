@@ -126,8 +126,10 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
         state.seen += 1;
         drop(state);
         if path.contains("early") {
-            // It answers before it has read all, and goes on.
-            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            // It answers before it has read all, a long answer only in part, and
+            // goes on.
+            let size = if path.contains("large") { 300_000 } else { 2 };
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\nok");
             stream.write_all(answer.as_bytes()).ok()?;
         }
         let mut body = vec![0; length];
