@@ -127,6 +127,9 @@ fn databases() -> Vec<Trial> {
         on_postgres("who_waited_under_repeatable_read_begins_again", |server| {
             runtime().block_on(sql::who_waited_under_repeatable_read_begins_again(server));
         }),
+        on_postgres("a_statement_that_waited_looks_again", |server| {
+            runtime().block_on(sql::a_statement_that_waited_looks_again(server));
+        }),
         on_postgres("newcomers_do_not_wait_for_one_another", |server| {
             runtime().block_on(newcomers::<Postgres>(&server.url()));
         }),

@@ -14,10 +14,12 @@ use sqlx_core::query_as::query_as;
 use sqlx_core::query_builder::QueryBuilder;
 use sqlx_core::types::Type;
 use sqlx_mysql::MySql;
+use sqlx_postgres::Postgres;
 
 use super::fence;
 use super::place::{Place, furnished};
 use crate::mysql_server::Mysql;
+use crate::postgres_server::{Postgres as Server, wait_for};
 
 type Kept = (Option<i64>, Option<String>);
 
@@ -131,4 +133,58 @@ pub(crate) async fn a_look_at_columns_needs_a_lock(server: &Mysql) {
         matches!(told.kind(), ErrorKind::Stale(stale) if stale.mark == Some(fence(8, 8))),
         "{told}"
     );
+}
+
+/// A statement that waited for the next holder's claim looks at the row again
+/// and is refused. One that has looked before, and does not name the mark, is
+/// not.
+pub(crate) async fn a_statement_that_waited_looks_again(server: &Server) {
+    let pool = furnished::<Postgres>(&server.url()).await;
+    server.sql("create table account (balance bigint, fence_token bigint, fence_holder text)");
+    server.sql("insert into account values (100, 7, '0000000000000007')");
+    let mark = FenceColumns::new("fence_token", "fence_holder").unwrap();
+    for (is_fenced, old, new) in [(true, 7, 8), (false, 8, 9)] {
+        let looked: Kept = query_as(LOOK).fetch_one(&pool).await.unwrap();
+        assert_eq!(looked.0, Some(old), "it is the newest");
+        let older = fence(old.unsigned_abs(), old.unsigned_abs());
+        let newer = fence(new, new);
+        let mut next = pool.begin().await.unwrap();
+        let mut claim = QueryBuilder::<Postgres>::new("update account set balance = 50, ");
+        mark.push_raise(&mut claim, newer).unwrap();
+        claim.push(" where ");
+        mark.push_claim(&mut claim, newer).unwrap();
+        let done = claim.build().execute(&mut *next).await.unwrap();
+        assert_eq!(done.rows_affected(), 1);
+        let waiting = tokio::spawn({
+            let pool = pool.clone();
+            async move {
+                let mut pay = QueryBuilder::<Postgres>::new("update account set balance = 99");
+                if is_fenced {
+                    pay.push(" where ");
+                    mark.push_access(&mut pay, older).unwrap();
+                }
+                pay.build().execute(&pool).await.unwrap().rows_affected()
+            }
+        });
+        tokio::task::block_in_place(|| {
+            wait_for("the older one waits", || {
+                let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+                (server.sql(waits) == "1").then_some(())
+            });
+        });
+        next.commit().await.unwrap();
+        let done = waiting.await.unwrap();
+        let balance = server.sql("select balance from account");
+        if !is_fenced {
+            assert_eq!((done, &*balance), (1, "99"), "it wrote over the next one");
+            continue;
+        }
+        assert_eq!((done, &*balance), (0, "50"));
+        let look = async || query_as(LOOK).fetch_optional(&pool).await;
+        let told = mark.passed(older, done, look).await.unwrap_err();
+        assert!(
+            matches!(told.kind(), ErrorKind::Stale(stale) if stale.mark == Some(newer)),
+            "{told}"
+        );
+    }
 }

@@ -6,7 +6,9 @@ mod levels;
 pub(crate) mod place;
 
 pub(crate) use bad_input::{a_claim_without_a_row_is_refused, bad_input};
-pub(crate) use columns::{a_look_at_columns_needs_a_lock, columns};
+pub(crate) use columns::{
+    a_look_at_columns_needs_a_lock, a_statement_that_waited_looks_again, columns,
+};
 pub(crate) use levels::{
     a_look_without_a_lock_lets_a_stale_write_in, newcomers_do_not_wait_for_one_another,
     who_read_before_it_claimed_is_refused, who_waited_under_repeatable_read_begins_again,
