@@ -137,6 +137,10 @@ fn databases() -> Vec<Trial> {
             let limit = "set local lock_timeout = '1s'";
             runtime().block_on(limited::<Postgres>(&server.url(), limit));
         }),
+        on_postgres("a_transaction_that_stands_still_is_ended", |server| {
+            let limits = ["set idle_in_transaction_session_timeout = '300ms'"];
+            runtime().block_on(ended::<Postgres>(&server.url(), &limits));
+        }),
         on_postgres("a_claim_without_a_row_is_refused", |server| {
             let hide = [
                 "create function nothing() returns trigger language plpgsql \
@@ -175,6 +179,10 @@ fn databases() -> Vec<Trial> {
         on_mysql("who_waits_inside_the_database_can_set_a_limit", |server| {
             let limit = "set innodb_lock_wait_timeout = 1";
             runtime().block_on(limited::<MySql>(&server.url(), limit));
+        }),
+        on_mysql("a_transaction_that_stands_still_is_ended", |server| {
+            let limits = ["set wait_timeout = 1", "set idle_transaction_timeout = 1"];
+            runtime().block_on(ended::<MySql>(&server.url(), &limits));
         }),
         on_mysql("a_look_at_columns_needs_a_lock", |server| {
             runtime().block_on(sql::a_look_at_columns_needs_a_lock(server));
@@ -221,6 +229,10 @@ async fn newcomers<DB: Place>(url: &str) {
 
 async fn limited<DB: Place>(url: &str, limit: &str) {
     sql::who_waits_inside_the_database_can_set_a_limit(furnished::<DB>(url).await, limit).await;
+}
+
+async fn ended<DB: Place>(url: &str, limits: &[&str]) {
+    sql::a_transaction_that_stands_still_is_ended(furnished::<DB>(url).await, limits).await;
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -9,7 +9,7 @@ use sqlx_mysql::MySql;
 use sqlx_postgres::{PgPool, Postgres};
 
 use super::fence;
-use super::place::{Place, add, furnished};
+use super::place::{Place, add, furnished, tell};
 use crate::mysql_server::Mysql;
 use crate::postgres_server::{Postgres as Server, wait_for};
 
@@ -162,4 +162,30 @@ pub(crate) async fn who_waits_inside_the_database_can_set_a_limit<DB: Place>(
     let mut next = pool.begin().await.unwrap();
     all.claim(&mut next, fence(8, 8)).await.unwrap();
     next.commit().await.unwrap();
+}
+
+/// Where the server ends transactions that stand still, a holder that is stopped
+/// inside one does not keep the next one out, and what it did is undone.
+pub(crate) async fn a_transaction_that_stands_still_is_ended<DB: Place>(
+    pool: Pool<DB>,
+    limits: &[&str],
+) {
+    let all = FencedSql::new("all");
+    for (round, limit) in limits.iter().enumerate() {
+        let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);
+        let mut stopped = pool.begin().await.unwrap();
+        DB::execute(&mut stopped, limit).await.unwrap();
+        all.claim(&mut stopped, fence(old, old)).await.unwrap();
+        tell(&mut stopped, old).await.unwrap();
+        let mut next = pool.begin().await.unwrap();
+        let claim = all.claim(&mut next, fence(new, new));
+        let claimed = tokio::time::timeout(Duration::from_secs(20), claim).await;
+        claimed.unwrap_or_else(|_| panic!("{limit}")).unwrap();
+        next.commit().await.unwrap();
+        assert!(stopped.commit().await.is_err(), "{limit}");
+        let mut connection = pool.acquire().await.unwrap();
+        let history = "select count(*) from history";
+        let told = DB::numbers(&mut connection, history).await.unwrap();
+        assert_eq!(told, [0], "{limit}");
+    }
 }

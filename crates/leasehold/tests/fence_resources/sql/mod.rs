@@ -10,9 +10,9 @@ pub(crate) use columns::{
     a_look_at_columns_needs_a_lock, a_statement_that_waited_looks_again, columns,
 };
 pub(crate) use levels::{
-    a_look_without_a_lock_lets_a_stale_write_in, newcomers_do_not_wait_for_one_another,
-    who_read_before_it_claimed_is_refused, who_waited_under_repeatable_read_begins_again,
-    who_waits_inside_the_database_can_set_a_limit,
+    a_look_without_a_lock_lets_a_stale_write_in, a_transaction_that_stands_still_is_ended,
+    newcomers_do_not_wait_for_one_another, who_read_before_it_claimed_is_refused,
+    who_waited_under_repeatable_read_begins_again, who_waits_inside_the_database_can_set_a_limit,
 };
 
 use std::sync::Arc;
