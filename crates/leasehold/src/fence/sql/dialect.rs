@@ -18,8 +18,7 @@ const TAKE: &str = "update leasehold_fence set turn = turn + 1 where resource = 
                     returning token, holder, turn, layout";
 const ADD: &str = "insert into leasehold_fence (resource, token, holder, turn, layout) \
                    values ($1, 0, '', 0, 1) on conflict do nothing";
-pub(super) const RAISE: &str =
-    "update leasehold_fence set token = $2, holder = $3 where resource = $1";
+const RAISE: &str = "update leasehold_fence set token = $2, holder = $3 where resource = $1";
 const LOOK: &str = "select token, holder, turn, layout from leasehold_fence \
                     where layout <> 1 or resource = $1 limit 1";
 
@@ -35,6 +34,8 @@ pub trait Dialect: Database {
     const TABLE: &'static str;
     /// Adds the row of a resource, unless it is there.
     const ADD: &'static str = ADD;
+    /// Sets the mark.
+    const RAISE: &'static str = RAISE;
     /// Finds a row of another layout.
     const LOOK: &'static str = LOOK;
 

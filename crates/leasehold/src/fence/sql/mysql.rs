@@ -11,7 +11,6 @@ use super::dialect::{Dialect, Mark, Row, Sort};
 const LOCK: &str = "select token, holder, turn, layout from leasehold_fence \
                     where resource = ? for update";
 const SEE: &str = "select token, holder, turn, layout from leasehold_fence where resource = ?";
-const RAISE: &str = "update leasehold_fence set token = ?, holder = ? where resource = ?";
 const TURN: &str = "update leasehold_fence set turn = turn + 1 where resource = ?";
 
 impl Dialect for MySql {
@@ -20,6 +19,8 @@ impl Dialect for MySql {
     /// from `take` that the transaction's picture is old.
     const ADD: &'static str = "insert into leasehold_fence (resource, token, holder, turn, layout) \
                                values (?, 0, '', 0, 1) on duplicate key update turn = turn";
+    const RAISE: &'static str =
+        "update leasehold_fence set token = ?, holder = ? where resource = ?";
     const LOOK: &'static str = "select token, holder, turn, layout from leasehold_fence \
                                 where layout <> 1 or resource = ? limit 1";
 
@@ -42,7 +43,7 @@ impl Dialect for MySql {
         resource: &str,
         (token, holder): Mark,
     ) -> Result<u64, SqlxError> {
-        let query = query(RAISE).bind(token).bind(holder);
+        let query = query(Self::RAISE).bind(token).bind(holder);
         let done = query.bind(resource.to_owned()).execute(connection).await?;
         Ok(done.rows_affected())
     }

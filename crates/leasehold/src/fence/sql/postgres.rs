@@ -6,7 +6,7 @@ use sqlx_core::query_as::query_as;
 use sqlx_core::raw_sql::raw_sql;
 use sqlx_postgres::{PgConnection, Postgres};
 
-use super::dialect::{Dialect, Mark, RAISE, Row, Sort};
+use super::dialect::{Dialect, Mark, Row, Sort};
 
 impl Dialect for Postgres {
     const TABLE: &'static str = include_str!("postgres.sql");
@@ -25,7 +25,7 @@ impl Dialect for Postgres {
         resource: &str,
         (token, holder): Mark,
     ) -> Result<u64, SqlxError> {
-        let query = query(RAISE).bind(resource.to_owned());
+        let query = query(Self::RAISE).bind(resource.to_owned());
         let done = query.bind(token).bind(holder).execute(connection).await?;
         Ok(done.rows_affected())
     }
