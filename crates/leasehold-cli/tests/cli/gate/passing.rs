@@ -197,7 +197,7 @@ fn a_client_that_does_not_read_keeps_others_waiting_for_a_while_only() {
     let gate = Gate::start(
         &world,
         &upstream,
-        &["--drain-max", "300ms", "--patience", "30s"],
+        &["--drain-max", "3s", "--patience", "30s"],
     );
     let mut stopped = gate.connect();
     // More than all buffers between us hold.
@@ -211,7 +211,7 @@ fn a_client_that_does_not_read_keeps_others_waiting_for_a_while_only() {
 #[test]
 fn a_client_that_does_not_read_is_let_go() {
     let (world, upstream) = (World::new(), Upstream::start());
-    let options = ["--drain-max", "300ms", "--max-connections", "1"];
+    let options = ["--drain-max", "3s", "--max-connections", "1"];
     let gate = Gate::start(&world, &upstream, &options);
     let mut stopped = gate.connect();
     let endless = head("/r/1/endless", 7, "");
@@ -238,7 +238,7 @@ fn a_service_that_answers_before_it_has_read_all_is_waited_for() {
 /// in part, or not. When the next one has acted, the rest must not come any more.
 fn the_rest_does_not_come(path: &str, status: Option<u16>) {
     let (world, upstream) = (World::new(), Upstream::start());
-    let options = ["--drain-max", "300ms", "--patience", "30s"];
+    let options = ["--drain-max", "3s", "--patience", "30s"];
     let gate = Gate::start(&world, &upstream, &options);
     let mut stopped = gate.connect();
     let begun = head(path, 7, "Content-Length: 10\r\n");
