@@ -1,8 +1,6 @@
 //! One request and its answer, through the gate.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Either, Full, channel};
@@ -20,7 +18,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::to_the_end::ToTheEnd;
-use super::upload::Upload;
+use super::upload::{Upload, Watch};
 use crate::exit::Failure;
 
 /// An answer up to this size is taken in before it is passed on: then the
@@ -28,6 +26,10 @@ use crate::exit::Failure;
 const SMALL: u64 = 64 * 1024;
 /// Parts of a larger answer that wait for the client.
 const PARTS: usize = 8;
+/// A service that does not take a connection within this time is not there.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// The least that a client gets to read some of its answer.
+const READS_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) type Answer = Response<Either<Full<Bytes>, channel::Channel<Bytes, hyper::Error>>>;
 
@@ -58,7 +60,9 @@ impl Upstream {
         let authority = uri.authority().cloned().ok_or_else(unfit)?;
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(drain_max));
+        // Before the request's own time is over: then it is known that nothing
+        // was sent, and nobody has to wait for it.
+        connector.set_connect_timeout(Some(CONNECT_WITHIN.min(drain_max / 2)));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .build(connector);
@@ -69,6 +73,11 @@ impl Upstream {
             porter,
             drain_max,
         })
+    }
+
+    /// How long a client may take nothing of its answer.
+    pub(super) fn client_patience(&self) -> Duration {
+        self.drain_max.max(READS_WITHIN)
     }
 
     /// Answers a request: with the service's answer if it may pass.
@@ -88,10 +97,11 @@ impl Upstream {
             return problem(StatusCode::BAD_REQUEST, "not a request", &error.to_string());
         }
         let (body, upload) = Upload::watched(body);
+        let under_way = UnderWay { upload, pass };
         let sent = self.client.request(Request::from_parts(parts, body));
         let until = Instant::now() + self.drain_max;
         // The request is seen to its end also if the client goes away.
-        ToTheEnd::new(see_through(sent, upload, pass, until)).await
+        ToTheEnd::new(see_through(sent, under_way, until)).await
     }
 
     /// Turns a request to us into one to the service.
@@ -126,18 +136,38 @@ impl Upstream {
     }
 }
 
-/// Waits for the answer and says at the door how the request ended.
-async fn see_through(
-    sent: ResponseFuture,
-    upload: Arc<AtomicBool>,
+/// A request that the service may act on.
+struct UnderWay {
+    /// First, so that nothing more goes on when the pass is over.
+    upload: Watch,
     pass: Pass,
-    until: Instant,
-) -> Answer {
+}
+
+impl UnderWay {
+    /// The answer has come to its end.
+    fn answered(self, is_final: bool) {
+        // Who answers early may still act on what it has.
+        let is_over = is_final && self.upload.has_ended();
+        self.end(if is_over {
+            Ending::Answered
+        } else {
+            Ending::Unknown
+        });
+    }
+
+    fn end(self, ending: Ending) {
+        drop(self.upload);
+        self.pass.end(ending);
+    }
+}
+
+/// Waits for the answer and says at the door how the request ended.
+async fn see_through(sent: ResponseFuture, under_way: UnderWay, until: Instant) -> Answer {
     let response = match tokio::time::timeout_at(until, sent).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             let is_sent = !error.is_connect();
-            pass.end(if is_sent {
+            under_way.end(if is_sent {
                 Ending::Unknown
             } else {
                 Ending::NotSent
@@ -145,48 +175,28 @@ async fn see_through(
             return problem(StatusCode::BAD_GATEWAY, "no answer", &chain(&error));
         }
         Err(_) => {
-            pass.end(Ending::Unknown);
+            under_way.end(Ending::Unknown);
             let why = "the service did not answer within --drain-max";
             return problem(StatusCode::GATEWAY_TIMEOUT, "no answer", why);
         }
     };
     let (mut parts, body) = response.into_parts();
-    let ending = Arrival {
-        upload,
-        is_final: is_final(&parts, &body),
-    };
+    let is_final = is_final(&parts, &body);
     leave_connection(&mut parts.headers);
     let size = body.size_hint().exact();
     if size.is_some_and(|size| size <= SMALL) {
         let Ok(Ok(collected)) = tokio::time::timeout_at(until, body.collect()).await else {
-            pass.end(Ending::Unknown);
+            under_way.end(Ending::Unknown);
             let why = "the answer broke off";
             return problem(StatusCode::BAD_GATEWAY, "no answer", why);
         };
-        pass.end(ending.now());
+        under_way.answered(is_final);
         let body = Either::Left(Full::new(collected.to_bytes()));
         return Response::from_parts(parts, body);
     }
     let (sender, channel) = channel::Channel::new(PARTS);
-    tokio::spawn(stream(body, sender, pass, ending, until));
+    tokio::spawn(stream(body, sender, under_way, is_final, until));
     Response::from_parts(parts, Either::Right(channel))
-}
-
-/// What an answer that came to its end says about the request.
-struct Arrival {
-    /// Whether the service has been sent the whole request.
-    upload: Arc<AtomicBool>,
-    is_final: bool,
-}
-
-impl Arrival {
-    fn now(&self) -> Ending {
-        // Who answers early may still act on what comes then.
-        if self.is_final && self.upload.load(Ordering::Acquire) {
-            return Ending::Answered;
-        }
-        Ending::Unknown
-    }
 }
 
 /// Whether the end of this answer is the end of the work: not if another proxy
@@ -201,28 +211,24 @@ fn is_final(parts: &hyper::http::response::Parts, body: &Incoming) -> bool {
 
 /// Passes a long answer on, part by part. It is read to its end also if nobody
 /// wants it any more. A client that does not read keeps others waiting for
-/// `drain_max` and no longer: nothing acts after that.
+/// `drain_max` and no longer: an upload is cut off then, and the service acts on
+/// what it has for `drain_max` more at the longest.
 async fn stream(
     mut body: Incoming,
     mut sender: channel::Sender<Bytes, hyper::Error>,
-    pass: Pass,
-    ending: Arrival,
+    under_way: UnderWay,
+    is_final: bool,
     until: Instant,
 ) {
     let passed = {
-        let mut passing = std::pin::pin!(pass_on(&mut body, &mut sender));
+        let mut passing = std::pin::pin!(pass_on(&mut body, &mut sender, until));
         match tokio::time::timeout_at(until, &mut passing).await {
             Ok(passed) => {
-                let is_whole = passed.is_ok();
-                pass.end(if is_whole {
-                    ending.now()
-                } else {
-                    Ending::Unknown
-                });
+                under_way.answered(is_final && matches!(passed, Ok(true)));
                 passed
             }
             Err(_) => {
-                pass.end(Ending::Unknown);
+                under_way.end(Ending::Unknown);
                 passing.await
             }
         }
@@ -232,16 +238,31 @@ async fn stream(
     }
 }
 
+/// Whether it came to its end: one that nobody wants is read until its time is
+/// over and no longer.
 async fn pass_on(
     body: &mut Incoming,
     sender: &mut channel::Sender<Bytes, hyper::Error>,
-) -> Result<(), hyper::Error> {
+    until: Instant,
+) -> Result<bool, hyper::Error> {
     let mut is_wanted = true;
-    while let Some(frame) = body.frame().await {
+    loop {
+        let next = if is_wanted {
+            body.frame().await
+        } else if Instant::now() >= until {
+            return Ok(false);
+        } else {
+            match tokio::time::timeout_at(until, body.frame()).await {
+                Ok(next) => next,
+                Err(_) => return Ok(false),
+            }
+        };
+        let Some(frame) = next else {
+            return Ok(true);
+        };
         let frame = frame?;
         is_wanted = is_wanted && sender.send(frame).await.is_ok();
     }
-    Ok(())
 }
 
 /// Takes out what is about the connection that it came by.

@@ -2,6 +2,8 @@
 //! a service that cannot check fences itself.
 
 mod exchange;
+mod open_files;
+mod patient;
 mod resource;
 mod to_the_end;
 mod upload;
@@ -72,7 +74,8 @@ pub(crate) struct GateArgs {
     /// The key that fences are signed with
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// How many connections may be open; more than that wait
+    /// How many connections may be open; more than that wait. Each takes two
+    /// open files: fewer are served if the system allows fewer
     #[arg(long, value_name = "N", default_value = "10000",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
@@ -148,7 +151,13 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
     let address = listener.local_addr().map_err(cannot)?;
     console.say(&format!("listening on http://{address}"));
     console.event(&json!({ "event": "listening", "address": address.to_string() }));
-    let room = Arc::new(Semaphore::new(args.max_connections as usize));
+    let (wanted, allowed) = (args.max_connections, open_files::connections());
+    if allowed < wanted {
+        let why = "the system does not allow more open files (ulimit -n)";
+        console.say(&format!("at most {allowed} connections: {why}"));
+    }
+    let room = Arc::new(Semaphore::new(wanted.min(allowed) as usize));
+    let mut is_told = false;
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &room) => accepted,
@@ -158,7 +167,9 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
             Ok(arrival) => workers.take(arrival),
             Err(error) => {
                 // Too many open files: those that are open come to an end.
-                console.detail(&format!("accept: {error}"));
+                if !std::mem::replace(&mut is_told, true) {
+                    console.say(&format!("accept: {error}"));
+                }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }

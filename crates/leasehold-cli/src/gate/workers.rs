@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::exchange::Upstream;
+use super::patient::Patient;
 use crate::exit::Failure;
 
 /// A client that does not finish its headers is let go.
@@ -87,6 +88,7 @@ async fn serve(upstream: &Arc<Upstream>, mut arrivals: mpsc::UnboundedReceiver<A
             continue;
         };
         _ = stream.set_nodelay(true);
+        let stream = Patient::new(stream, upstream.client_patience());
         let upstream = upstream.clone();
         let answer = service_fn(move |request: Request<Incoming>| {
             let upstream = upstream.clone();

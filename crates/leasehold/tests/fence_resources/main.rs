@@ -127,6 +127,32 @@ fn databases() -> Vec<Trial> {
         on_postgres("who_waited_under_repeatable_read_begins_again", |server| {
             runtime().block_on(sql::who_waited_under_repeatable_read_begins_again(server));
         }),
+        on_postgres("a_statement_that_waited_looks_again", |server| {
+            runtime().block_on(sql::a_statement_that_waited_looks_again(server));
+        }),
+        on_postgres("newcomers_do_not_wait_for_one_another", |server| {
+            runtime().block_on(newcomers::<Postgres>(&server.url()));
+        }),
+        on_postgres("who_waits_inside_the_database_can_set_a_limit", |server| {
+            let limit = "set local lock_timeout = '1s'";
+            runtime().block_on(limited::<Postgres>(&server.url(), limit));
+        }),
+        on_postgres("a_transaction_that_stands_still_is_ended", |server| {
+            let limits = ["set idle_in_transaction_session_timeout = '300ms'"];
+            runtime().block_on(ended::<Postgres>(&server.url(), &limits));
+        }),
+        on_postgres("a_claim_without_a_row_is_refused", |server| {
+            let hide = [
+                "create function nothing() returns trigger language plpgsql \
+                 as 'begin return null; end'",
+                "create trigger hide before insert on leasehold_fence \
+                 for each row execute function nothing()",
+            ];
+            let url = server.url();
+            runtime().block_on(sql::a_claim_without_a_row_is_refused::<Postgres>(
+                &url, &hide,
+            ));
+        }),
         on_mysql("interleavings", |server| {
             runtime().block_on(async {
                 sql::interleavings::<MySql>(furnished(&server.url()).await, 90).await;
@@ -147,6 +173,20 @@ fn databases() -> Vec<Trial> {
         on_mysql("who_read_before_it_claimed_is_refused", |server| {
             runtime().block_on(sql::who_read_before_it_claimed_is_refused(server));
         }),
+        on_mysql("newcomers_do_not_wait_for_one_another", |server| {
+            runtime().block_on(newcomers::<MySql>(&server.url()));
+        }),
+        on_mysql("who_waits_inside_the_database_can_set_a_limit", |server| {
+            let limit = "set innodb_lock_wait_timeout = 1";
+            runtime().block_on(limited::<MySql>(&server.url(), limit));
+        }),
+        on_mysql("a_transaction_that_stands_still_is_ended", |server| {
+            let limits = ["set wait_timeout = 1", "set idle_transaction_timeout = 1"];
+            runtime().block_on(ended::<MySql>(&server.url(), &limits));
+        }),
+        on_mysql("a_look_at_columns_needs_a_lock", |server| {
+            runtime().block_on(sql::a_look_at_columns_needs_a_lock(server));
+        }),
         on_sqlite("interleavings", |url| {
             runtime().block_on(async {
                 sql::interleavings::<Sqlite>(furnished(url).await, 200).await;
@@ -164,6 +204,14 @@ fn databases() -> Vec<Trial> {
         on_sqlite("bad_input", |url| {
             runtime().block_on(sql::bad_input::<Sqlite>(url));
         }),
+        on_sqlite("a_claim_without_a_row_is_refused", |url| {
+            let hide = ["create trigger hide before insert on leasehold_fence \
+                         begin select raise(ignore); end"];
+            runtime().block_on(sql::a_claim_without_a_row_is_refused::<Sqlite>(url, &hide));
+        }),
+        on_sqlite("who_waits_inside_the_database_can_set_a_limit", |url| {
+            runtime().block_on(limited::<Sqlite>(url, "pragma busy_timeout = 100"));
+        }),
     ]
 }
 
@@ -173,6 +221,18 @@ async fn crowd<DB: Place>(url: &str) {
     for level in DB::LEVELS {
         sql::a_crowd_acts_in_the_order_of_its_tokens(pool.clone(), level, 300).await;
     }
+}
+
+async fn newcomers<DB: Place>(url: &str) {
+    sql::newcomers_do_not_wait_for_one_another(furnished::<DB>(url).await).await;
+}
+
+async fn limited<DB: Place>(url: &str, limit: &str) {
+    sql::who_waits_inside_the_database_can_set_a_limit(furnished::<DB>(url).await, limit).await;
+}
+
+async fn ended<DB: Place>(url: &str, limits: &[&str]) {
+    sql::a_transaction_that_stands_still_is_ended(furnished::<DB>(url).await, limits).await;
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 
+use super::processor;
 use crate::bench::Scratch;
 use crate::bench::startup::ourselves;
 use crate::exit::{self, Failure};
@@ -36,7 +37,7 @@ pub(super) struct Servers {
     pub(super) service: SocketAddr,
     pub(super) nginx: SocketAddr,
     pub(super) gate: SocketAddr,
-    _running: [Running; 3],
+    running: [Running; 3],
 }
 
 impl Servers {
@@ -66,8 +67,18 @@ impl Servers {
             service,
             nginx,
             gate,
-            _running: [first, second, third],
+            running: [first, second, third],
         })
+    }
+
+    /// The processor time that nginx has taken, if the system tells.
+    pub(super) fn nginx_time(&self) -> Option<Duration> {
+        processor::time(self.running[1].0.id())
+    }
+
+    /// The same of the gate.
+    pub(super) fn gate_time(&self) -> Option<Duration> {
+        processor::time(self.running[2].0.id())
     }
 }
 
@@ -91,7 +102,8 @@ pub(crate) async fn serve() -> Result<(), Failure> {
     }
 }
 
-/// Set up as well as one can: connections are kept, nothing is logged.
+/// Set up as well as one can: connections are kept, nothing is logged, and each
+/// process listens by itself. Else the one that slept last gets them all.
 fn nginx(scratch: &Scratch, service: SocketAddr) -> Result<(Running, SocketAddr), Failure> {
     let folder = scratch.path("nginx");
     std::fs::create_dir(&folder).map_err(|error| Failure::system("make a folder", error))?;
@@ -107,7 +119,7 @@ fn nginx(scratch: &Scratch, service: SocketAddr) -> Result<(Running, SocketAddr)
              fastcgi_temp_path {place}/c; uwsgi_temp_path {place}/d; scgi_temp_path {place}/e;
              upstream service {{ server {service}; keepalive 64; keepalive_requests 1000000; }}
              server {{
-                 listen {address};
+                 listen {address} reuseport;
                  location / {{
                      proxy_pass http://service; proxy_http_version 1.1;
                      proxy_set_header Connection \"\";

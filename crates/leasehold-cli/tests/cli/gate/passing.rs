@@ -101,6 +101,33 @@ fn a_service_that_is_not_there_is_not_waited_for() {
 }
 
 #[test]
+fn a_service_that_takes_no_connection_is_not_waited_for() {
+    let (world, mut deaf) = (World::new(), Upstream::start());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build();
+    let runtime = runtime.unwrap();
+    let _inside = runtime.enter();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    deaf.address = listener.local_addr().unwrap();
+    // Nobody accepts: when the queue is full, who comes hears nothing.
+    let mut queue = Vec::new();
+    let patience = std::time::Duration::from_millis(300);
+    while let Ok(stream) = std::net::TcpStream::connect_timeout(&deaf.address, patience) {
+        queue.push(stream);
+        assert!(queue.len() < 100, "the queue is never full");
+    }
+    let options = ["--drain-max", "2s", "--patience", "30s"];
+    let gate = Gate::start(&world, &deaf, &options);
+    for token in [7, 8] {
+        let answer = gate.ask("/r/1", token);
+        assert_eq!(answer.status, 502, "{answer:?}");
+    }
+}
+
+#[test]
 fn a_slow_upload_is_under_way_from_its_first_byte() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
@@ -170,7 +197,7 @@ fn a_client_that_does_not_read_keeps_others_waiting_for_a_while_only() {
     let gate = Gate::start(
         &world,
         &upstream,
-        &["--drain-max", "300ms", "--patience", "30s"],
+        &["--drain-max", "3s", "--patience", "30s"],
     );
     let mut stopped = gate.connect();
     // More than all buffers between us hold.
@@ -179,6 +206,20 @@ fn a_client_that_does_not_read_keeps_others_waiting_for_a_while_only() {
     until("the answer", || (upstream.tokens() == [7]).then_some(()));
     assert_eq!(gate.ask("/r/1", 8).status, 200);
     drop(stopped);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_let_go() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let options = ["--drain-max", "3s", "--max-connections", "1"];
+    let gate = Gate::start(&world, &upstream, &options);
+    let mut stopped = gate.connect();
+    let endless = head("/r/1/endless", 7, "");
+    stopped.write_all(endless.as_bytes()).unwrap();
+    until("the answer", || (upstream.tokens() == [7]).then_some(()));
+    let next = gate.asking("/r/2", 8);
+    until("its place", || next.is_finished().then_some(()));
+    assert_eq!(next.join().unwrap().status, 200);
 }
 
 #[test]
@@ -191,6 +232,44 @@ fn a_service_that_answers_before_it_has_read_all_is_waited_for() {
     slow.write_all(b"half").unwrap();
     assert_eq!(answer(&mut slow).unwrap().status, 200);
     assert_eq!(gate.ask("/r/1", 8).status, 503);
+}
+
+/// The holder is stopped in the middle of its body; the service has answered, or
+/// in part, or not. When the next one has acted, the rest must not come any more.
+fn the_rest_does_not_come(path: &str, status: Option<u16>) {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let options = ["--drain-max", "3s", "--patience", "30s"];
+    let gate = Gate::start(&world, &upstream, &options);
+    let mut stopped = gate.connect();
+    let begun = head(path, 7, "Content-Length: 10\r\n");
+    stopped.write_all(begun.as_bytes()).unwrap();
+    stopped.write_all(b"half").unwrap();
+    match status {
+        Some(status) => assert_eq!(answer(&mut stopped).unwrap().status, status),
+        None => until("the request", || (upstream.seen() == 1).then_some(())),
+    }
+    assert_eq!(gate.ask("/r/1", 8).status, 200);
+    // It wakes up. The connection may be gone.
+    _ = stopped.write_all(b"-full-");
+    until("the end of the upload", || {
+        (upstream.broken() == 1).then_some(())
+    });
+    assert_eq!(upstream.tokens(), [8]);
+}
+
+#[test]
+fn an_upload_does_not_go_on_after_the_next_holder_has_passed() {
+    the_rest_does_not_come("/r/1", Some(504));
+}
+
+#[test]
+fn an_upload_does_not_go_on_after_its_answer_either() {
+    the_rest_does_not_come("/r/1/early", Some(200));
+}
+
+#[test]
+fn an_upload_does_not_go_on_beside_an_answer_that_does_not_end() {
+    the_rest_does_not_come("/r/1/early/large", None);
 }
 
 #[test]

@@ -22,6 +22,8 @@ struct State {
     acted: Vec<(String, Fence)>,
     /// Requests that have come, acted on or not.
     seen: usize,
+    /// Requests that broke off before their end.
+    broken: usize,
     /// Requests to paths with `hold` wait while this is set, and answers to
     /// those with `half` stop in the middle.
     holds: bool,
@@ -66,6 +68,11 @@ impl Upstream {
 
     pub(crate) fn seen(&self) -> usize {
         self.shared.state.lock().unwrap().seen
+    }
+
+    /// How many requests broke off in the middle of their body.
+    pub(crate) fn broken(&self) -> usize {
+        self.shared.state.lock().unwrap().broken
     }
 
     /// The tokens of what was acted on, in order.
@@ -119,12 +126,17 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
         state.seen += 1;
         drop(state);
         if path.contains("early") {
-            // It answers before it has read all, and goes on.
-            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            // It answers before it has read all, a long answer only in part, and
+            // goes on.
+            let size = if path.contains("large") { 300_000 } else { 2 };
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\nok");
             stream.write_all(answer.as_bytes()).ok()?;
         }
         let mut body = vec![0; length];
-        reader.read_exact(&mut body).ok()?;
+        if reader.read_exact(&mut body).is_err() {
+            shared.state.lock().unwrap().broken += 1;
+            return None;
+        }
         if path.contains("die") {
             // It acts and dies before it answers.
             shared.state.lock().unwrap().acted.push((path, fence?));

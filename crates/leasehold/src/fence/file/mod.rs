@@ -91,6 +91,7 @@ impl FencedFile {
         let mut locked = self.lock("claim")?;
         let claimed = self.policy.claim(locked.sidecar().mark, fence);
         let mark = claimed.map_err(|stale| Error::stale(stale, self.doing("claim")))?;
+        disk::sweep(locked.data());
         let marked = locked.settle().and_then(|()| locked.raise(mark));
         marked.map_err(|error| self.trouble("claim", error))?;
         Ok(ClaimedFile {

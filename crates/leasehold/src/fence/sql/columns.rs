@@ -14,7 +14,8 @@ use crate::fence::{Stale, access};
 ///
 /// The first statement of a hold raises the mark of a row, all later ones pass
 /// only while it is theirs. Both parts go into statements of yours, through
-/// `sqlx`'s `QueryBuilder`:
+/// `sqlx`'s `QueryBuilder`. After the first, ask [`claimed`](Self::claimed) what
+/// became of it, after the others [`passed`](Self::passed):
 ///
 /// ```no_run
 /// # use sqlx_core as sqlx;
@@ -25,14 +26,14 @@ use crate::fence::{Stale, access};
 /// # type Postgres = sqlx_postgres::Postgres;
 /// let mark = FenceColumns::new("fence_token", "fence_holder")?;
 /// let fence = guard.fence();
-/// let look = "select fence_token, fence_holder from account where id = 17";
+/// let look = "select fence_token, fence_holder from account where id = 17 for update";
 ///
 /// let mut claim = QueryBuilder::<Postgres>::new("update account set ");
 /// mark.push_raise(&mut claim, fence)?;
 /// claim.push(" where id = 17 and ");
 /// mark.push_claim(&mut claim, fence)?;
 /// let done = claim.build().execute(&pool).await?.rows_affected();
-/// mark.passed(fence, done, async || query_as(look).fetch_optional(&pool).await).await?;
+/// mark.claimed(fence, done, async || query_as(look).fetch_optional(&pool).await).await?;
 ///
 /// let mut pay = QueryBuilder::<Postgres>::new("update account set balance = balance - 5");
 /// pay.push(" where id = 17 and balance >= 5 and ");
@@ -43,8 +44,9 @@ use crate::fence::{Stale, access};
 /// # }
 /// ```
 ///
-/// It protects one row. Whoever reads or writes more than that row needs
-/// [`FencedSql`](super::FencedSql).
+/// It protects one row, and each statement must be about one: of several rows
+/// some may be refused, and it would count as passed. Whoever reads or writes
+/// more than that row needs [`FencedSql`](super::FencedSql).
 #[derive(Debug, Clone, Copy)]
 pub struct FenceColumns<'a> {
     token: &'a str,
@@ -130,8 +132,13 @@ impl<'a> FenceColumns<'a> {
         Ok(())
     }
 
-    /// Says why a statement changed no row, by a look at both columns: false if
-    /// it did pass the fence, and other conditions of yours were not met.
+    /// Says why a statement with [`push_claim`](Self::push_claim) changed no row,
+    /// by a look at both columns: false if the claim would have passed, and other
+    /// conditions of yours were not met or there is no such row. Then nothing is
+    /// claimed.
+    ///
+    /// Where there is `for update` (not on SQLite), look with it: inside a
+    /// transaction a plain look may show what was there before a newer holder.
     ///
     /// # Errors
     /// `Stale` with the mark if the fence was refused; `Conflict` if the columns
@@ -139,26 +146,57 @@ impl<'a> FenceColumns<'a> {
     ///
     /// # Cancel safety
     /// Nothing is changed.
+    pub async fn claimed(
+        &self,
+        shown: Fence,
+        rows_changed: u64,
+        look: impl AsyncFnOnce() -> Result<Option<Kept>, SqlxError>,
+    ) -> Result<bool> {
+        let rule = |mark| Policy::Ordered.claim(mark, shown).map(|_| ());
+        judge(rows_changed, look, rule).await
+    }
+
+    /// Says why a statement with [`push_access`](Self::push_access) changed no
+    /// row, by a look as for [`claimed`](Self::claimed): false if it did pass the
+    /// fence, and other conditions of yours were not met.
+    ///
+    /// # Errors
+    /// `Stale` with the mark if the fence was refused, also if there is no such
+    /// row: the claim is not there. Else as for [`claimed`](Self::claimed).
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
     pub async fn passed(
         &self,
         shown: Fence,
         rows_changed: u64,
-        look: impl AsyncFnOnce() -> Result<Option<(Option<i64>, Option<String>)>, SqlxError>,
+        look: impl AsyncFnOnce() -> Result<Option<Kept>, SqlxError>,
     ) -> Result<bool> {
-        if rows_changed > 0 {
-            return Ok(true);
-        }
-        let found = look().await.map_err(|error| {
-            let why = error.to_string();
-            Error::new(ErrorKind::Unavailable, doing(), why).from_source(error)
-        })?;
-        let (token, holder) = found.unwrap_or_default();
-        let mark = fence(token, holder.as_deref());
-        let mark = mark.map_err(|why| Error::new(ErrorKind::Conflict, doing(), why))?;
-        let passed: Result<(), Stale> = access(mark, shown);
-        passed.map_err(|stale| Error::stale(stale, doing()))?;
-        Ok(false)
+        judge(rows_changed, look, |mark| access(mark, shown)).await
     }
+}
+
+/// What both columns have.
+type Kept = (Option<i64>, Option<String>);
+
+/// Whether a statement passed; if not, whether it was for the fence.
+async fn judge(
+    rows_changed: u64,
+    look: impl AsyncFnOnce() -> Result<Option<Kept>, SqlxError>,
+    rule: impl FnOnce(Option<Fence>) -> Result<(), Stale>,
+) -> Result<bool> {
+    if rows_changed > 0 {
+        return Ok(true);
+    }
+    let found = look().await.map_err(|error| {
+        let why = error.to_string();
+        Error::new(ErrorKind::Unavailable, doing(), why).from_source(error)
+    })?;
+    let (token, holder) = found.unwrap_or_default();
+    let mark = fence(token, holder.as_deref());
+    let mark = mark.map_err(|why| Error::new(ErrorKind::Conflict, doing(), why))?;
+    rule(mark).map_err(|stale| Error::stale(stale, doing()))?;
+    Ok(false)
 }
 
 fn doing() -> String {

@@ -39,13 +39,22 @@ pub trait Dialect: Database {
     /// Finds a row of another layout.
     const LOOK: &'static str = LOOK;
 
-    /// Runs a statement with a resource and perhaps a mark to put in it.
+    /// Whether a claim adds its row before it has looked for one.
+    const ADDS_FIRST: bool = false;
+
+    /// Runs a statement with a resource.
     fn ask(
         connection: &mut Self::Connection,
         statement: &'static str,
         resource: &str,
-        mark: Option<Mark>,
     ) -> impl Future<Output = Result<Option<Row>, SqlxError>> + Send;
+
+    /// Sets the mark of a resource. Returns how many rows it has found.
+    fn raise(
+        connection: &mut Self::Connection,
+        resource: &str,
+        mark: Mark,
+    ) -> impl Future<Output = Result<u64, SqlxError>> + Send;
 
     /// Runs statements without values.
     fn run(
@@ -58,7 +67,7 @@ pub trait Dialect: Database {
         connection: &mut Self::Connection,
         resource: &str,
     ) -> impl Future<Output = Result<Option<Row>, SqlxError>> + Send {
-        Self::ask(connection, TAKE, resource, None)
+        Self::ask(connection, TAKE, resource)
     }
 
     /// What an error of the server means.
@@ -92,7 +101,7 @@ pub(super) async fn make<DB: Dialect>(connection: &mut DB::Connection) -> Result
     let doing = || "make the table leasehold_fence".to_owned();
     let made = DB::run(connection, DB::TABLE).await;
     made.map_err(|error| trouble::<DB>(error, doing()))?;
-    let odd = DB::ask(connection, DB::LOOK, "", None).await;
+    let odd = DB::ask(connection, DB::LOOK, "").await;
     let odd = odd.map_err(|error| trouble::<DB>(error, doing()))?;
     odd.map_or(Ok(()), |row| known(row, doing).map(|_| ()))
 }

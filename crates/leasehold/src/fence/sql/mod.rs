@@ -19,7 +19,8 @@ mod postgres;
 #[cfg(feature = "sqlx-sqlite")]
 mod sqlite;
 
-use sqlx_core::transaction::Transaction;
+use sqlx_core::database::Database;
+use sqlx_core::transaction::{Transaction, TransactionManager as _};
 
 pub use columns::FenceColumns;
 use dialect::{Dialect, Row, known, make, trouble};
@@ -113,11 +114,18 @@ impl FencedSql {
     /// before. Until it ends all others wait who claim or check the resource;
     /// if it is rolled back, the mark is, too.
     ///
+    /// It holds for this transaction, as the database sees it. Roll back after
+    /// any error of any statement in it, and repeat the whole transaction, never
+    /// one statement: on MySQL and SQLite some errors (a deadlock, a full disk)
+    /// end the transaction, and what follows is done without the claim. On MySQL
+    /// so do statements that make, change or empty tables (`truncate`).
+    ///
     /// # Errors
     /// `Stale` if another has come later; `Usage` if the lock has no ordered
-    /// token, or one above 2^63; `Config` if the table is missing or of another
-    /// version; `Unavailable` if another transaction was in the way. The
-    /// transaction is then of no more use.
+    /// token, or one above 2^63, or if this is a savepoint inside a transaction;
+    /// `Config` if the table is missing or of another version; `Unavailable` if
+    /// another transaction was in the way. The transaction is then of no more
+    /// use.
     ///
     /// # Cancel safety
     /// Roll the transaction back.
@@ -130,19 +138,26 @@ impl FencedSql {
         let failed = |error| trouble::<DB>(error, doing());
         self.is_allowed(&doing)?;
         let shown = columns::number(self.policy, fence, &doing)?;
-        let connection = &mut **transaction;
-        let mut row = DB::take(connection, &self.resource).await.map_err(failed)?;
+        let connection = outermost::<DB>(transaction, &doing)?;
+        let mut row = match DB::ADDS_FIRST {
+            true => None,
+            false => DB::take(connection, &self.resource).await.map_err(failed)?,
+        };
         if row.is_none() {
-            let added = DB::ask(connection, DB::ADD, &self.resource, None).await;
+            let added = DB::ask(connection, DB::ADD, &self.resource).await;
             added.map_err(failed)?;
             row = DB::take(connection, &self.resource).await.map_err(failed)?;
         }
-        let mark = mark(row, &doing)?;
+        // Without its row locked it would be let in beside others.
+        let row = row.ok_or_else(|| no_row(doing()))?;
+        let mark = mark(Some(row), &doing)?;
         let claimed = self.policy.claim(mark, fence);
         claimed.map_err(|stale| Error::stale(stale, doing()))?;
         if mark != Some(fence) {
-            let raised = DB::ask(connection, DB::RAISE, &self.resource, Some(shown)).await;
-            raised.map_err(failed)?;
+            let raised = DB::raise(connection, &self.resource, shown).await;
+            if raised.map_err(failed)? != 1 {
+                return Err(no_row(doing()));
+            }
         }
         Ok(ClaimedSql {
             resource: self.resource.clone(),
@@ -188,11 +203,45 @@ impl ClaimedSql {
         transaction: &mut Transaction<'_, DB>,
     ) -> Result<()> {
         let doing = || format!("use what {} protects", self.resource);
-        let row = DB::take(&mut **transaction, &self.resource).await;
+        let connection = outermost::<DB>(transaction, &doing)?;
+        let row = DB::take(connection, &self.resource).await;
         let row = row.map_err(|error| trouble::<DB>(error, doing()))?;
         let mark = mark(row, &doing)?;
-        access(mark, self.fence).map_err(|stale: Stale| Error::stale(stale, doing()))
+        access(mark, self.fence).map_err(|stale| refusal(stale, doing()))
     }
+}
+
+/// A mark that is lower says that the claim itself is not there.
+fn refusal(stale: Stale, doing: String) -> Error {
+    let is_lower = |mark: Fence| mark.token < stale.shown.token;
+    if !stale.mark.is_none_or(is_lower) {
+        return Error::stale(stale, doing);
+    }
+    let why = format!("{stale}; the claim was rolled back or its commit failed: claim again");
+    Error::new(ErrorKind::Stale(stale), doing, why).from_source(stale)
+}
+
+/// A savepoint may be rolled back by itself. The mark and, on some databases,
+/// the lock on it would be gone, and the transaction would go on.
+fn outermost<'a, DB: FenceDatabase>(
+    transaction: &'a mut Transaction<'_, DB>,
+    doing: &impl Fn() -> String,
+) -> Result<&'a mut DB::Connection> {
+    let connection = &mut **transaction;
+    match <DB as Database>::TransactionManager::get_transaction_depth(connection) {
+        1 => Ok(connection),
+        _ => {
+            let why = "inside a savepoint; do it first in the transaction itself";
+            Err(Error::new(ErrorKind::Usage, doing(), why))
+        }
+    }
+}
+
+/// There is no row to lock, although it was just added.
+fn no_row(doing: String) -> Error {
+    let why = "its row in leasehold_fence cannot be seen or is gone; \
+               did somebody delete it, or does a row policy hide it?";
+    Error::new(ErrorKind::Unavailable, doing, why)
 }
 
 /// What a row says; none if nobody has claimed yet.

@@ -1,6 +1,7 @@
 //! Marks in MySQL and MariaDB.
 
 use sqlx_core::error::{DatabaseError, Error as SqlxError};
+use sqlx_core::query::query;
 use sqlx_core::query_as::query_as;
 use sqlx_core::raw_sql::raw_sql;
 use sqlx_mysql::{MySql, MySqlConnection, MySqlDatabaseError};
@@ -14,6 +15,8 @@ const TURN: &str = "update leasehold_fence set turn = turn + 1 where resource = 
 
 impl Dialect for MySql {
     const TABLE: &'static str = include_str!("mysql.sql");
+    /// It changes nothing in a row that is there: a change of our own would hide
+    /// from `take` that the transaction's picture is old.
     const ADD: &'static str = "insert into leasehold_fence (resource, token, holder, turn, layout) \
                                values (?, 0, '', 0, 1) on duplicate key update turn = turn";
     const RAISE: &'static str =
@@ -21,18 +24,28 @@ impl Dialect for MySql {
     const LOOK: &'static str = "select token, holder, turn, layout from leasehold_fence \
                                 where layout <> 1 or resource = ? limit 1";
 
+    /// Who looks for a row that is not there with a lock locks the gap in which
+    /// it would be, and so would others for resources of their own. Then none of
+    /// them could add its row.
+    const ADDS_FIRST: bool = true;
+
     async fn ask(
         connection: &mut MySqlConnection,
         statement: &'static str,
         resource: &str,
-        mark: Option<Mark>,
     ) -> Result<Option<Row>, SqlxError> {
-        let mut query = query_as(statement);
-        if let Some((token, holder)) = mark {
-            query = query.bind(token).bind(holder);
-        }
-        query = query.bind(resource.to_owned());
+        let query = query_as(statement).bind(resource.to_owned());
         query.fetch_optional(connection).await
+    }
+
+    async fn raise(
+        connection: &mut MySqlConnection,
+        resource: &str,
+        (token, holder): Mark,
+    ) -> Result<u64, SqlxError> {
+        let query = query(Self::RAISE).bind(token).bind(holder);
+        let done = query.bind(resource.to_owned()).execute(connection).await?;
+        Ok(done.rows_affected())
     }
 
     async fn run(
@@ -50,15 +63,15 @@ impl Dialect for MySql {
         connection: &mut MySqlConnection,
         resource: &str,
     ) -> Result<Option<Row>, SqlxError> {
-        let Some(row) = Self::ask(connection, LOCK, resource, None).await? else {
+        let Some(row) = Self::ask(connection, LOCK, resource).await? else {
             return Ok(None);
         };
-        if Self::ask(connection, SEE, resource, None).await?.as_ref() != Some(&row) {
+        if Self::ask(connection, SEE, resource).await?.as_ref() != Some(&row) {
             let why = "the transaction has read before it claimed, and what it read is old; \
                        roll back and claim first";
             return Err(SqlxError::InvalidArgument(why.into()));
         }
-        Self::ask(connection, TURN, resource, None).await?;
+        Self::ask(connection, TURN, resource).await?;
         Ok(Some(row))
     }
 

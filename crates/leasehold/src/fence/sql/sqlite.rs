@@ -1,6 +1,7 @@
 //! Marks in SQLite.
 
 use sqlx_core::error::{DatabaseError, Error as SqlxError};
+use sqlx_core::query::query;
 use sqlx_core::query_as::query_as;
 use sqlx_core::raw_sql::raw_sql;
 use sqlx_sqlite::{Sqlite, SqliteConnection};
@@ -14,13 +15,19 @@ impl Dialect for Sqlite {
         connection: &mut SqliteConnection,
         statement: &'static str,
         resource: &str,
-        mark: Option<Mark>,
     ) -> Result<Option<Row>, SqlxError> {
-        let mut query = query_as(statement).bind(resource.to_owned());
-        if let Some((token, holder)) = mark {
-            query = query.bind(token).bind(holder);
-        }
+        let query = query_as(statement).bind(resource.to_owned());
         query.fetch_optional(connection).await
+    }
+
+    async fn raise(
+        connection: &mut SqliteConnection,
+        resource: &str,
+        (token, holder): Mark,
+    ) -> Result<u64, SqlxError> {
+        let query = query(Self::RAISE).bind(resource.to_owned());
+        let done = query.bind(token).bind(holder).execute(connection).await?;
+        Ok(done.rows_affected())
     }
 
     async fn run(

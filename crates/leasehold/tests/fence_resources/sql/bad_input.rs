@@ -2,6 +2,7 @@
 
 use leasehold::fence::FencedSql;
 use leasehold::{Error, ErrorKind, Fence};
+use sqlx_core::connection::Connection as _;
 use sqlx_core::pool::Pool;
 
 use super::fence;
@@ -45,6 +46,17 @@ pub(crate) async fn bad_input<DB: Place>(url: &str) {
         matches!(undone.kind(), ErrorKind::Stale(stale) if stale.mark.is_none()),
         "{undone}"
     );
+    assert!(undone.to_string().contains("claim again"), "{undone}");
+    transaction.rollback().await.unwrap();
+
+    // A savepoint can be rolled back without its transaction.
+    let mut transaction = pool.begin().await.unwrap();
+    let mut savepoint = transaction.begin().await.unwrap();
+    let inside = all.claim(&mut savepoint, fence(7, 1)).await.unwrap_err();
+    assert_eq!(inside.kind(), ErrorKind::Usage, "{inside}");
+    let inside = claimed.check(&mut savepoint).await.unwrap_err();
+    assert_eq!(inside.kind(), ErrorKind::Usage, "{inside}");
+    drop(savepoint);
     transaction.rollback().await.unwrap();
 
     let odd = "insert into leasehold_fence values ('odd', 1, 'somebody''s own', 0, 1)";
@@ -92,4 +104,17 @@ pub(crate) async fn bad_input<DB: Place>(url: &str) {
             "{refused}"
         );
     }
+}
+
+/// A claim whose row does not come about is not granted: it would have neither
+/// lock nor mark.
+pub(crate) async fn a_claim_without_a_row_is_refused<DB: Place>(url: &str, hide: &[&str]) {
+    let pool = furnished::<DB>(url).await;
+    let mut connection = pool.acquire().await.unwrap();
+    for statement in hide {
+        DB::execute(&mut connection, statement).await.unwrap();
+    }
+    let error = claim(&pool, "all", fence(7, 1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("leasehold_fence"), "{error}");
 }
