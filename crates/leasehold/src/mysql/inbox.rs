@@ -129,6 +129,10 @@ impl Mine {
     pub(super) fn waits(&self, order: u64, watch: Watch, ahead: u32, wake: Duration) {
         let now = boot_time();
         let mut state = lock(&self.state);
+        // What another one saw may be older than what this one knows by now.
+        if matches!(state.phase, Phase::Held | Phase::Leaving) {
+            return;
+        }
         state.phase = Phase::Waiting;
         state.order = Some(order);
         state.blocked_until = Some(now + wake);
@@ -149,6 +153,9 @@ impl Mine {
 
     pub(super) fn is_held(&self, order: u64) {
         let mut state = lock(&self.state);
+        if state.phase == Phase::Leaving {
+            return;
+        }
         state.phase = Phase::Held;
         state.order = Some(order);
     }
@@ -171,7 +178,7 @@ impl Mine {
         (now.since(told) < NEWS).then_some(standing)
     }
 
-    fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         lock(&self.state).phase == Phase::Waiting
     }
 

@@ -52,9 +52,11 @@ pub(super) async fn wait(engine: &MysqlEngine, ticket: &Ticket) -> Result<Standi
     if let Some(standing) = mine.heard(boot_time()) {
         return Ok(standing);
     }
+    // Whoever comes to wait after the look began is not in what it sees.
+    let others = crowd.waiting();
     let line = look(engine, name, &mine).await?;
-    for other in crowd.waiting() {
-        if other.claim.id != mine.claim.id {
+    for other in others {
+        if other.claim.id != mine.claim.id && other.is_waiting() {
             other.tell(line.standing(&other));
         }
     }
