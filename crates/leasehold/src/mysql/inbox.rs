@@ -60,7 +60,7 @@ struct State {
     seat: u64,
     /// A transaction may depend on it.
     is_fenced: bool,
-    /// When the claim in the way expires.
+    /// When the first of the claims in the way expires, if that is to come.
     blocked_until: Option<Moment>,
     /// Who is in the way, and since when it is that one.
     blocked_by: Option<(Watch, Moment)>,
@@ -135,7 +135,9 @@ impl Mine {
         }
         state.phase = Phase::Waiting;
         state.order = Some(order);
-        state.blocked_until = Some(now + wake);
+        // One that is dead already and still there, as under a fence, is no reason
+        // to hurry: it was just tried.
+        state.blocked_until = (!wake.is_zero()).then(|| now + wake);
         let is_as_before = state.ahead == ahead
             && matches!(state.blocked_by, Some((before, _)) if before == watch);
         if !is_as_before {

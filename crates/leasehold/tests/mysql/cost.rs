@@ -4,7 +4,7 @@ use super::server::Mysql;
 use super::{LONG, heard, inspector, lock, mysql, queue_of, session};
 
 /// How often the server heard this.
-fn said(server: &Mysql, text: &str) -> usize {
+pub(crate) fn said(server: &Mysql, text: &str) -> usize {
     let said = std::fs::read(server.data().join("said")).unwrap();
     String::from_utf8_lossy(&said).matches(text).count()
 }
