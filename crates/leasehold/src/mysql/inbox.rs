@@ -1,6 +1,6 @@
 //! What this session has in the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -198,10 +198,21 @@ impl Mine {
 pub(super) struct Crowd {
     /// Whose turn it is to look for all.
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// When somebody last began to look.
+    looked: Mutex<Option<Moment>>,
     members: Mutex<Vec<Weak<Mine>>>,
 }
 
 impl Crowd {
+    pub(super) fn looks(&self, now: Moment) {
+        *lock(&self.looked) = Some(now);
+    }
+
+    /// When somebody last began to look, or this moment if that is later.
+    pub(super) fn looked(&self, or: Moment) -> Moment {
+        lock(&self.looked).map_or(or, |looked| looked.max(or))
+    }
+
     /// Those who still wait.
     pub(super) fn waiting(&self) -> Vec<Arc<Mine>> {
         let mut members = lock(&self.members);
@@ -288,11 +299,13 @@ impl Inbox {
         of_lease.cloned().collect()
     }
 
-    /// Whoever waits looks.
+    /// Whoever waits looks; one of those who wait for the same lock does it for all.
     pub(super) fn woken(&self) {
-        let claims: Vec<_> = lock(&self.claims).values().cloned().collect();
-        let waiting = claims.iter().filter(|mine| mine.is_waiting());
-        waiting.for_each(|mine| mine.bell.notify_one());
+        let mut claims: Vec<_> = lock(&self.claims).values().cloned().collect();
+        claims.retain(|mine| mine.is_waiting());
+        let mut names = HashSet::new();
+        let first = claims.iter().filter(|mine| names.insert(&mine.claim.name));
+        first.for_each(|mine| mine.bell.notify_one());
     }
 
     /// Something happened to the server or the way to it: whoever waits looks,
