@@ -27,7 +27,8 @@ const ATTEMPTS: u32 = 8;
 
 /// What a connection of our own begins with: our limits take the place of
 /// whatever the server has. A user's connections keep theirs.
-const PINNED: &str = "set session autocommit = 1, innodb_lock_wait_timeout = 2, \
+const PINNED: &str = "set session transaction isolation level read committed; \
+     set session autocommit = 1, innodb_lock_wait_timeout = 2, \
      lock_wait_timeout = 3, wait_timeout = 28800";
 
 /// How a transaction of several statements begins. It fails inside another one,
@@ -112,6 +113,14 @@ impl Pool {
     /// How to make a connection beside these.
     pub(super) fn options(&self) -> &MySqlConnectOptions {
         &self.options
+    }
+
+    /// Drops what is idle, so that the next request makes its way anew.
+    pub(super) fn forget_connections(&self) {
+        lock(&self.idle).clear();
+        if let Ok(mut kept) = self.for_leases.try_lock() {
+            *kept = None;
+        }
     }
 
     /// Whether a connection ended since this was last asked.

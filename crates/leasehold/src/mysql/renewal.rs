@@ -8,7 +8,9 @@ use sqlx_mysql::MySqlRow;
 
 use super::MysqlEngine;
 use super::inbox::Mine;
-use super::pool::{Lane, READ_COMMITTED};
+use super::layout::WRITABLE;
+use super::pool::{Answer, Lane, READ_COMMITTED};
+use super::term::settle;
 use super::text::{bits, column, hex_text, lease as lease_literal, list, ticket as ticket_literal};
 use super::text::{name as name_literal, number};
 use super::tie::is_tied;
@@ -28,20 +30,13 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
     }
     let mut held = engine.inbox.claims_of(lease.id);
     held.retain(|mine| mine.held().is_some());
-    let text = format!(
-        include_str!("sql/renew.sql"),
-        session = engine.tables.session,
-        claim = engine.tables.claim,
-        server = engine.kind.identity(),
-        is_tied = match engine.is_tied {
-            true => is_tied(lease.id),
-            false => "1".into(),
-        },
-        lease = lease_literal(lease.id),
-        ttl = whole_micros(lease.ttl),
-    );
-    let asking = engine.pool.ask_on(Lane::Leases, &text, || DOING.into());
-    let answer = asking.await?;
+    let mut answer = ask(engine, lease).await?;
+    let first = answer.rows.first();
+    if first.and_then(|row| column(row, 2)).as_deref() == Some("0") {
+        // What it forgot of our renewals is made good with the beginning of its term.
+        settle(engine, Lane::Leases, || DOING.into()).await?;
+        answer = ask(engine, lease).await?;
+    }
     let mut rows = answer.rows.iter();
     let is_alive = rows
         .next()
@@ -50,6 +45,7 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
         return Ok(Renewal::LeaseGone);
     };
     engine.meets(&column(first, 1).unwrap_or_default());
+    engine.learns_term(number(first, 3).unwrap_or(0));
     let stored: Vec<Stored> = rows.filter_map(Stored::read).collect();
     // It must not keep the renewal; the next one tries again.
     let giving = give_back_forgotten(engine, &stored);
@@ -69,6 +65,26 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
         gone.extend(causes(engine, part).await?);
     }
     Ok(Renewal::Renewed { gone })
+}
+
+async fn ask(engine: &MysqlEngine, lease: &Lease) -> Result<Answer> {
+    let text = format!(
+        include_str!("sql/renew.sql"),
+        session = engine.tables.session,
+        claim = engine.tables.claim,
+        meta = engine.tables.meta,
+        server = engine.kind.identity(),
+        current = engine.current_text(),
+        writable = WRITABLE,
+        is_tied = match engine.is_tied {
+            true => is_tied(lease.id),
+            false => "1".into(),
+        },
+        lease = lease_literal(lease.id),
+        ttl = whole_micros(lease.ttl),
+    );
+    let asking = engine.pool.ask_on(Lane::Leases, &text, || DOING.into());
+    asking.await
 }
 
 /// A claim as the store has it.

@@ -187,7 +187,7 @@ async fn after_a_failover_the_first_grant_is_above_all_before_it() {
     // As it looks on a replica which had not got the last grants. An enqueue is
     // the first that the new server hears of us.
     server.sql(&format!(
-        "update leasehold_claim set server = 'another', place = {far}, drawn = {far}, \
+        "update leasehold_claim set place = {far}, drawn = {far}, \
          ticket = null; delete from leasehold_claim where name = 'new'; \
          update leasehold_meta set server = 'another'"
     ));
@@ -199,6 +199,43 @@ async fn after_a_failover_the_first_grant_is_above_all_before_it() {
     assert!(again.token().get() > new.token().get() + 3_600_000_000);
     server.end_connections();
     assert_eq!(lost(&guard).await, Lost::Gone);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_grow_also_when_a_failover_leads_back() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=60s").await;
+    let guard = lock(&one, "ledger").await;
+    let first = guard.token();
+    guard.release().await.unwrap();
+    server.sql(
+        "create table kept_claim as select * from leasehold_claim; \
+         create table kept_meta as select * from leasehold_meta",
+    );
+    // There: another server's term begins, and it grants.
+    server.sql("update leasehold_meta set server = 'another'");
+    let elsewhere = session(&server.url(), "ttl=60s").await;
+    let there = lock(&elsewhere, "ledger").await;
+    assert!(there.token().get() > first.get() + (1 << 32));
+    // And back, to one that has heard of the term but not of the grant.
+    server.sql(
+        "replace into leasehold_claim select * from kept_claim; \
+         update leasehold_meta set server = 'another'",
+    );
+    let other = session(&server.url(), "ttl=60s").await;
+    let back = lock(&other, "ledger").await;
+    let token = back.token();
+    assert!(token > there.token());
+    back.release().await.unwrap();
+    // And back to one that has heard of nothing: those who were there tell it.
+    server.sql(
+        "replace into leasehold_claim select * from kept_claim; \
+         replace into leasehold_meta select * from kept_meta",
+    );
+    let again = lock(&other, "ledger").await;
+    assert!(again.token() > token);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -220,6 +257,23 @@ async fn after_a_failover_nobody_is_taken_for_dead_at_once() {
     assert!(other.mutex("ledger").try_lock().await.unwrap().is_none());
     let left = "select count(*) from leasehold_session where expires > utc_timestamp(6)";
     assert_eq!(server.sql(left), "2");
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_a_failover_forgot_is_made_good() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=3s").await;
+    let guard = lock(&one, "ledger").await;
+    server.sql(
+        "update leasehold_meta set server = 'another'; update leasehold_session \
+         set expires = utc_timestamp(6) - interval 1 second",
+    );
+    let renewed = "select count(*) from leasehold_session where expires > utc_timestamp(6)";
+    super::server::wait_for("a renewal", || (server.sql(renewed) == "1").then_some(()));
     guard.check().unwrap();
     guard.release().await.unwrap();
 }
