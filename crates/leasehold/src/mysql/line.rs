@@ -58,9 +58,14 @@ impl<'a> Line<'a> {
 
     pub(super) async fn say(&mut self, statement: &str) -> Result<Answer, Trouble> {
         let is_new = self.is_new;
+        self.is_well = false;
         let answer = tokio::time::timeout(LIMIT, self.run(statement)).await;
         match answer {
-            Ok(Ok(answer)) => Ok(answer),
+            Ok(Ok(answer)) => {
+                // A talk ends when it says so: until then something may be open.
+                self.is_well = !self.is_talk;
+                Ok(answer)
+            }
             Ok(Err(error)) => {
                 if cure(&error) == Cure::Reconnect {
                     self.pool.has_broken.store(true, Ordering::Release);
@@ -68,7 +73,7 @@ impl<'a> Line<'a> {
                     // Closing it undoes what was begun.
                 } else if let Ok(Ok(_)) = tokio::time::timeout(LIMIT, self.run("rollback")).await {
                     // An error ends the message but not the transaction.
-                    self.give_back();
+                    self.is_well = true;
                 }
                 Err(Trouble::Failed { error, is_new })
             }
@@ -107,10 +112,14 @@ impl<'a> Line<'a> {
         Ok(answer)
     }
 
-    /// The connection, if it is one of ours and its answer was whole.
+    /// The connection, if it is one of ours and its answer was whole, or what it
+    /// refused is undone.
     pub(super) fn keep(&mut self) -> Option<MySqlConnection> {
-        self.is_well = true;
-        match self.connection.take_if(is_own) {
+        let is_well = self.is_well;
+        match self
+            .connection
+            .take_if(|connection| is_well && is_own(connection))
+        {
             Some(Connection::Own(connection)) => Some(*connection),
             _ => None,
         }
@@ -123,7 +132,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn is_own(connection: &mut Connection) -> bool {
+fn is_own(connection: &Connection) -> bool {
     matches!(connection, Connection::Own(_))
 }
 
@@ -168,6 +177,7 @@ impl<'a> Talk<'a> {
     /// Nothing is open any more.
     pub(super) async fn end(mut self) {
         if self.line.say(THAWED).await.is_ok() {
+            self.line.is_well = true;
             self.line.give_back();
         }
     }

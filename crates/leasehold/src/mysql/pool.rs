@@ -230,16 +230,17 @@ impl Pool {
         match lane {
             Lane::Common | Lane::Aside => {
                 let mut line = self.line(lane).await?;
-                let answer = line.say(statement).await?;
+                let answer = line.say(statement).await;
                 line.give_back();
-                Ok(answer)
+                answer
             }
             Lane::Leases => {
                 let mut kept = self.for_leases.lock().await;
                 let mut line = self.own_line(kept.take(), None).await?;
-                let answer = line.say(statement).await?;
+                let answer = line.say(statement).await;
+                // Also if something was in its way: a session may be tied to it.
                 *kept = line.keep();
-                Ok(answer)
+                answer
             }
         }
     }
