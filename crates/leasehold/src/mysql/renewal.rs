@@ -47,9 +47,11 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
     engine.meets(&column(first, 1).unwrap_or_default());
     engine.learns_term(number(first, 3).unwrap_or(0));
     let stored: Vec<Stored> = rows.filter_map(Stored::read).collect();
-    // It must not keep the renewal; the next one tries again.
+    // The lease is kept by now, and nothing that comes after may spoil that. The
+    // next renewal tries again.
+    let moment = lease.ttl / 24;
     let giving = give_back_forgotten(engine, &stored);
-    let _ = tokio::time::timeout(lease.ttl / 8, giving).await;
+    let _ = tokio::time::timeout(moment, giving).await;
     let known: HashSet<_> = stored
         .iter()
         .map(|claim| (claim.ticket, claim.place))
@@ -60,11 +62,31 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
         order.is_some_and(|order| !known.contains(&(mine.claim.id, order)))
     });
     let missing: Vec<_> = missing.collect();
-    let mut gone = Vec::new();
-    for part in missing.chunks(AT_ONCE) {
-        gone.extend(causes(engine, part).await?);
-    }
+    let asking = notes_on(engine, &missing);
+    let notes = tokio::time::timeout(moment, asking).await;
+    // Why they are gone is for people; that they are is not to be kept back for it.
+    let notes = notes.ok().and_then(Result::ok).unwrap_or_default();
+    let gone = missing.iter().map(|mine| {
+        let id = mine.claim.id;
+        let note = notes.get(&id).cloned();
+        let lost = match note {
+            Some(_) => Lost::Evicted,
+            None => Lost::Gone,
+        };
+        GoneClaim { id, lost, note }
+    });
+    let gone = gone.collect();
     Ok(Renewal::Renewed { gone })
+}
+
+impl MysqlEngine {
+    /// Where what comes beside a renewal goes: to be given up there costs no tie.
+    fn beside_leases(&self) -> Lane {
+        match self.is_tied {
+            true => Lane::Aside,
+            false => Lane::Leases,
+        }
+    }
 }
 
 async fn ask(engine: &MysqlEngine, lease: &Lease) -> Result<Answer> {
@@ -119,27 +141,29 @@ async fn give_back_forgotten(engine: &MysqlEngine, stored: &[Stored]) -> Result<
                 seat = claim.place,
                 ticket = ticket_literal(claim.ticket),
             );
-            let asking = engine.pool.ask_on(Lane::Leases, &text, || DOING.into());
-            asking.await?;
+            let lane = engine.beside_leases();
+            engine.pool.ask_on(lane, &text, || DOING.into()).await?;
         }
     }
     Ok(())
 }
 
-/// Which of the missing were broken, and by whom.
-async fn causes(engine: &MysqlEngine, missing: &[Arc<Mine>]) -> Result<Vec<GoneClaim>> {
-    let tickets = missing.iter().map(|mine| ticket_literal(mine.claim.id));
-    let query = format!(
-        "select hex(ticket), hex(evicted_by), hex(reason) from {} where ticket in {}",
-        engine.tables.eviction,
-        list(tickets),
-    );
-    let asking = engine.pool.ask_on(Lane::Leases, &query, || DOING.into());
-    let answer = asking.await?;
-    let notes: HashMap<TicketId, String> = answer
-        .rows
-        .iter()
-        .filter_map(|row| {
+/// By whom and why those of the missing were broken that were.
+async fn notes_on(
+    engine: &MysqlEngine,
+    missing: &[Arc<Mine>],
+) -> Result<HashMap<TicketId, String>> {
+    let mut notes = HashMap::new();
+    for part in missing.chunks(AT_ONCE) {
+        let tickets = part.iter().map(|mine| ticket_literal(mine.claim.id));
+        let query = format!(
+            "select hex(ticket), hex(evicted_by), hex(reason) from {} where ticket in {}",
+            engine.tables.eviction,
+            list(tickets),
+        );
+        let lane = engine.beside_leases();
+        let answer = engine.pool.ask_on(lane, &query, || DOING.into()).await?;
+        notes.extend(answer.rows.iter().filter_map(|row| {
             let id = TicketId(bits(row, 0)?);
             let by = hex_text(row, 1)?;
             let note = match hex_text(row, 2)?.as_str() {
@@ -147,18 +171,9 @@ async fn causes(engine: &MysqlEngine, missing: &[Arc<Mine>]) -> Result<Vec<GoneC
                 reason => format!("by {by}: {reason}"),
             };
             Some((id, note))
-        })
-        .collect();
-    let gone = missing.iter().map(|mine| {
-        let id = mine.claim.id;
-        let note = notes.get(&id).cloned();
-        let lost = match note {
-            Some(_) => Lost::Evicted,
-            None => Lost::Gone,
-        };
-        GoneClaim { id, lost, note }
-    });
-    Ok(gone.collect())
+        }));
+    }
+    Ok(notes)
 }
 
 /// Never less than asked for: the session counts on all of it.

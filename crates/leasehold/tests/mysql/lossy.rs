@@ -222,3 +222,16 @@ async fn whoever_stops_inside_a_take_over_does_not_stop_the_others() {
     kept.check().unwrap();
     stopped.abort();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_is_told_also_if_nobody_can_say_why() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = super::session(&server.url(), "ttl=3s").await;
+    let guard = lock(&one, "ledger").await;
+    let kept = lock(&one, "kept").await;
+    server.sql("drop table leasehold_eviction; delete from leasehold_claim where name = 'ledger'");
+    assert_eq!(super::lost(&guard).await, leasehold::Lost::Gone);
+    kept.check().unwrap();
+}
