@@ -234,7 +234,8 @@ impl Engine for MysqlEngine {
 
     async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
         let doing = || "open a session".to_owned();
-        sweep::sweep(self).await;
+        // The lease is counted from now on.
+        let _ = tokio::time::timeout(ttl / 8, sweep::sweep(self)).await;
         let lease = Lease {
             id: LeaseId(random_u128()),
             ttl,

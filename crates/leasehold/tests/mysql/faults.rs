@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use leasehold::Lost;
+use leasehold::mysql::MySqlPool;
+use sqlx_core::executor::Executor;
 
 use super::{LONG, heard, inspector, lock, lost, mysql, queue_of, session, wait_for_lock};
 
@@ -276,6 +278,25 @@ async fn a_renewal_that_a_failover_forgot_is_made_good() {
     super::server::wait_for("a renewal", || (server.sql(renewed) == "1").then_some(()));
     guard.check().unwrap();
     guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_stays_locked_keeps_nobody_from_opening_a_session() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let dead = session(&server.url(), "ttl=1h").await;
+    let _guard = lock(&dead, "ledger").await;
+    server.sql("update leasehold_session set expires = utc_timestamp(6) - interval 1 hour");
+    let others = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut blocker = others.begin().await.unwrap();
+    (&mut *blocker)
+        .execute("select * from leasehold_claim where name = 'ledger' and seat = 0 for update")
+        .await
+        .unwrap();
+    let one = session(&server.url(), "ttl=2s").await;
+    let guard = lock(&one, "other").await;
+    guard.check().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
