@@ -77,9 +77,11 @@ async fn sweep_names(engine: &MysqlEngine) -> Result<()> {
         let Some(digits) = column(&row, 0) else {
             continue;
         };
-        // Alone with the queue, and then: is it one?
+        // Alone with the queue, and then: is it one? A row that is gone meanwhile leaves
+        // the variables as they are.
         let text = format!(
             "{READ_COMMITTED}; \
+             set @leasehold_place = 0, @leasehold_queue = 1; \
              select greatest(place, drawn) into @leasehold_place from {claim} \
              where name = x'{digits}' and seat = 0 for update; \
              select count(*) into @leasehold_queue from {claim} \
