@@ -9,7 +9,7 @@ use sqlx_core::row::Row;
 
 use super::cost::said;
 use super::server::Mysql;
-use super::{heard, lock, mysql, session, wait_for_lock};
+use super::{heard, inspector, lock, mysql, queue_of, session, wait_for_lock};
 
 async fn pool(server: &Mysql) -> MySqlPool {
     let pool = MySqlPool::connect(&server.url()).await.unwrap();
@@ -77,6 +77,12 @@ async fn a_holder_that_was_passed_over_cannot_commit() {
         let error = fence(&guard, tx).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost(Lost::Gone), "{error}");
     }
+    // Nor is it in anybody's way, as long as it is not rolled back.
+    let third = session(&server.url(), "ttl=60s").await;
+    let waiting = wait_for_lock(&third, "account/1");
+    queue_of(&inspector(&server.url()).await, "account/1", 2).await;
+    theirs.release().await.unwrap();
+    heard(waiting).await.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

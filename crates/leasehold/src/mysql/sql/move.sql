@@ -9,4 +9,5 @@ select name, place, place, ticket, session, holder, capacity, weight, label, sin
 from {claim} where name = {name} and seat = 0 and ticket = {ticket};
 update {claim} set ticket = null, queued = 1
 where name = {name} and seat = 0 and ticket = {ticket};
+{stands};
 commit
