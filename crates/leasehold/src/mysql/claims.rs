@@ -3,6 +3,7 @@
 use super::MysqlEngine;
 use super::inbox::{Mine, OpenLease};
 use super::layout::CLOCK;
+use super::line::guarded;
 use super::look::Line;
 use super::pool::{Answer, Lane};
 use super::takeover::take_over;
@@ -150,7 +151,7 @@ async fn ask_for(
     );
     let doing = || doing(ticket);
     mine.asked();
-    let answer = engine.ask(&text, doing).await.map(Some);
+    let answer = engine.ask(&guarded(&text), doing).await.map(Some);
     if is_sure(&answer) {
         mine.answered();
     }
@@ -288,7 +289,8 @@ async fn take_out(
     text: &str,
 ) -> Result<(Withdrawn, Option<u64>)> {
     let doing = || format!("withdraw {}", claim.name);
-    let asking = engine.ask_or_locked(text, doing);
+    let text = guarded(text);
+    let asking = engine.ask_or_locked(&text, doing);
     let Some(answer) = asking.await? else {
         return Err(stays_locked(engine, doing()));
     };

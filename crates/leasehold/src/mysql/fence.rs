@@ -8,6 +8,7 @@ use sqlx_mysql::MySqlTransaction;
 use super::MysqlEngine;
 use super::fault::fault;
 use super::inbox::Mine;
+use super::line::guarded;
 use super::pool::Lane;
 use super::text::{column, name, ticket};
 use crate::error::{Error, ErrorKind, Result};
@@ -57,7 +58,7 @@ pub async fn fence(guard: &Guard, transaction: &mut MySqlTransaction<'_>) -> Res
         ticket(hold.claim().id),
     );
     let text = match mine.seat().0 {
-        0 => move_text(engine, &mine, &stands),
+        0 => guarded(&move_text(engine, &mine, &stands)),
         _ => stands.clone(),
     };
     let answer = engine.pool.ask_on(Lane::Aside, &text, doing).await?;

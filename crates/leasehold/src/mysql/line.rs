@@ -22,6 +22,13 @@ use crate::error::Result;
 const FROZEN: &str = "set @leasehold_patience = @@wait_timeout, session wait_timeout = 3";
 const THAWED: &str = "set session wait_timeout = @leasehold_patience";
 
+/// The same for a message that locks rows one after the other. Usually nobody can stop
+/// in the middle of one; but if the server refuses the second row it keeps the first
+/// until it is told to undo that.
+pub(super) fn guarded(message: &str) -> String {
+    format!("{FROZEN}; {message}; {THAWED}")
+}
+
 /// A connection in use. Without a whole answer nobody knows what still comes over
 /// it or what is open on it: then it is closed, which dropping does.
 pub(super) struct Line<'a> {
@@ -67,11 +74,15 @@ impl<'a> Line<'a> {
                 Ok(answer)
             }
             Ok(Err(error)) => {
+                let undo = match statement.starts_with(FROZEN) {
+                    true => format!("rollback; {THAWED}"),
+                    false => "rollback".into(),
+                };
                 if cure(&error) == Cure::Reconnect {
                     self.pool.has_broken.store(true, Ordering::Release);
                 } else if self.is_talk {
                     // Closing it undoes what was begun.
-                } else if let Ok(Ok(_)) = tokio::time::timeout(LIMIT, self.run("rollback")).await {
+                } else if let Ok(Ok(_)) = tokio::time::timeout(LIMIT, self.run(&undo)).await {
                     // An error ends the message but not the transaction.
                     self.is_well = true;
                 }

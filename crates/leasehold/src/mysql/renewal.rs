@@ -9,6 +9,7 @@ use sqlx_mysql::MySqlRow;
 use super::MysqlEngine;
 use super::inbox::Mine;
 use super::layout::WRITABLE;
+use super::line::guarded;
 use super::pool::{Answer, Lane, READ_COMMITTED};
 use super::term::settle;
 use super::text::{bits, column, hex_text, lease as lease_literal, list, ticket as ticket_literal};
@@ -142,6 +143,7 @@ async fn give_back_forgotten(engine: &MysqlEngine, stored: &[Stored]) -> Result<
                 ticket = ticket_literal(claim.ticket),
             );
             let lane = engine.beside_leases();
+            let text = guarded(&text);
             engine.pool.ask_on(lane, &text, || DOING.into()).await?;
         }
     }

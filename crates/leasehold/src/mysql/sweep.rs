@@ -1,6 +1,7 @@
 //! Removing what is long dead, a little at a time.
 
 use super::MysqlEngine;
+use super::line::guarded;
 use super::pool::READ_COMMITTED;
 use super::takeover::take_over;
 use super::text::{column, hex_text, list};
@@ -91,7 +92,7 @@ async fn sweep_names(engine: &MysqlEngine) -> Result<()> {
              delete from {claim} where name = x'{digits}' and seat = 0 and ticket is null \
              and {IDLE} and @leasehold_queue = 0; commit"
         );
-        engine.ask(&text, doing).await?;
+        engine.ask(&guarded(&text), doing).await?;
     }
     Ok(())
 }

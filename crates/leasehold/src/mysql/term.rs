@@ -10,6 +10,7 @@ use sqlx_mysql::MySqlRow;
 
 use super::MysqlEngine;
 use super::layout::{CLOCK, Kind, WRITABLE};
+use super::line::guarded;
 use super::look::strange;
 use super::pool::{Lane, READ_COMMITTED};
 use super::takeover::ENDED;
@@ -116,6 +117,7 @@ pub(super) async fn settle(
         .ask_on(lane, &engine.term_text(), &doing)
         .await?;
     if let Some(begin) = engine.beginning_text(&answer.rows, &doing)? {
+        let begin = guarded(&begin);
         engine.pool.ask_on(lane, &begin, &doing).await?;
     }
     Ok(())
