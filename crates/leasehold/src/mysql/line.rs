@@ -35,7 +35,7 @@ pub(super) struct Line<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,
     _room: Option<SemaphorePermit<'a>>,
-    is_new: bool,
+    pub(super) is_new: bool,
     is_well: bool,
     /// It is for several requests, and of no use after the first that fails.
     is_talk: bool,
@@ -74,10 +74,7 @@ impl<'a> Line<'a> {
                 Ok(answer)
             }
             Ok(Err(error)) => {
-                let undo = match statement.starts_with(FROZEN) {
-                    true => format!("rollback; {THAWED}"),
-                    false => "rollback".into(),
-                };
+                let undo = undo_of(statement);
                 if cure(&error) == Cure::Reconnect {
                     self.pool.has_broken.store(true, Ordering::Release);
                 } else if self.is_talk {
@@ -103,24 +100,7 @@ impl<'a> Line<'a> {
             Some(Connection::Users(connection)) => connection,
             None => return Err(SqlxError::WorkerCrashed),
         };
-        let statement = AssertSqlSafe(statement.to_owned());
-        let mut answer = Answer {
-            rows: Vec::new(),
-            matched: 0,
-            drawn: 0,
-            is_repeated: false,
-        };
-        let mut parts = connection.fetch_many(raw_sql(statement));
-        while let Some(part) = parts.try_next().await? {
-            match part {
-                Either::Left(done) => {
-                    answer.matched += done.rows_affected();
-                    answer.drawn = answer.drawn.max(done.last_insert_id());
-                }
-                Either::Right(row) => answer.rows.push(row),
-            }
-        }
-        Ok(answer)
+        run(connection, statement).await
     }
 
     /// The connection, if it is one of ours and its answer was whole, or what it
@@ -136,10 +116,51 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// The connection, as it is, if it is one of ours.
+    pub(super) fn take_own(&mut self) -> Option<MySqlConnection> {
+        match self.connection.take_if(|connection| is_own(connection)) {
+            Some(Connection::Own(connection)) => Some(*connection),
+            _ => None,
+        }
+    }
+
     pub(super) fn give_back(&mut self) {
         if let Some(connection) = self.keep() {
             lock(&self.pool.idle).push(connection);
         }
+    }
+}
+
+/// Says it, whole, and hears the whole answer.
+pub(super) async fn run(
+    connection: &mut MySqlConnection,
+    statement: &str,
+) -> Result<Answer, SqlxError> {
+    let statement = AssertSqlSafe(statement.to_owned());
+    let mut answer = Answer {
+        rows: Vec::new(),
+        matched: 0,
+        drawn: 0,
+        is_repeated: false,
+    };
+    let mut parts = connection.fetch_many(raw_sql(statement));
+    while let Some(part) = parts.try_next().await? {
+        match part {
+            Either::Left(done) => {
+                answer.matched += done.rows_affected();
+                answer.drawn = answer.drawn.max(done.last_insert_id());
+            }
+            Either::Right(row) => answer.rows.push(row),
+        }
+    }
+    Ok(answer)
+}
+
+/// What puts a connection right after the server refused a statement.
+pub(super) fn undo_of(statement: &str) -> String {
+    match statement.starts_with(FROZEN) {
+        true => format!("rollback; {THAWED}"),
+        false => "rollback".into(),
     }
 }
 

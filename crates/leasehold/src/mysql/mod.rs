@@ -14,6 +14,7 @@ mod closing;
 mod config;
 mod fault;
 mod fence;
+mod flight;
 mod inbox;
 mod inspect;
 mod layout;
@@ -134,12 +135,13 @@ impl MysqlEngine {
         Self::start(pool, database, config).await
     }
 
-    async fn start(pool: Pool, database: &str, config: &MysqlConfig) -> Result<Self> {
+    async fn start(mut pool: Pool, database: &str, config: &MysqlConfig) -> Result<Self> {
         let schema = config.schema.as_str();
         let tables = Tables::new(database, schema);
         let kind = layout::prepare(&pool, &tables, database, schema).await?;
         if config.is_tied {
             tie::check(&pool).await?;
+            pool.is_tied = true;
         }
         Ok(Self {
             inbox: Inbox::default(),

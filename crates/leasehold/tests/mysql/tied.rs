@@ -1,10 +1,13 @@
 //! `mode=session`: sessions that live as long as a connection.
 
+use std::time::Duration;
+
 use leasehold::Lost;
 use leasehold::mysql::MySqlPool;
 use sqlx_core::executor::Executor;
 
 use super::server::wait_for;
+use super::way::{Fault, Way};
 use super::{heard, inspector, lock, lost, mysql, queue_of, session, wait_for_lock};
 
 const MODE: &str = "ttl=20s&mode=session";
@@ -87,6 +90,25 @@ async fn a_renewal_that_something_was_in_the_way_of_does_not_cost_the_tie() {
     guard.check().unwrap();
     let tie = "select is_used_lock(concat('leasehold.', lower(hex(id)))) from leasehold_session";
     assert_eq!(server.sql(tie), renewal);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_renewal_does_not_cost_the_tie() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    let far = session(&way.url(), "ttl=6s&mode=session&ssl-mode=disabled").await;
+    let guard = lock(&far, "ledger").await;
+    way.arm("Keeps a lease", Fault::AnswerHeldBack);
+    way.fired().await;
+    // The watchdog gave it a second, and tries again.
+    let late = Duration::from_millis(2500);
+    wait_for("a late answer", || (guard.valid_for() < late).then_some(()));
+    way.release();
+    wait_for("a renewal", || (guard.valid_for() > late).then_some(()));
+    guard.check().unwrap();
     guard.release().await.unwrap();
 }
 
