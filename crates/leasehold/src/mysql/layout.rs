@@ -53,7 +53,7 @@ pub(super) const CLOCK: &str = "timestampdiff(microsecond, '1970-01-01', utc_tim
 
 /// Whether the server takes writes from everybody, as an expression. Some users may
 /// write to one that is read only.
-pub(super) const WRITABLE: &str = "@@global.read_only in ('0', 'OFF')";
+pub(super) const WRITABLE: &str = "cast(@@global.read_only as char) in ('0', 'OFF')";
 
 /// Which kind of server it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -44,7 +44,8 @@ async fn bury(engine: &MysqlEngine, talk: &mut Talk<'_>, name: &Name) -> Result<
     let tables = &engine.tables;
     let rows = talk.say(&engine.term_text(), doing).await?;
     if let Some(begin) = engine.beginning_text(&rows, doing)? {
-        talk.say(&begin, doing).await?;
+        let rows = talk.say(&begin, doing).await?;
+        engine.hears_term(&rows);
         return Ok(());
     }
     let begin = format!(

@@ -31,6 +31,13 @@ impl MysqlEngine {
         )
     }
 
+    /// Hears which term has begun.
+    pub(super) fn hears_term(&self, rows: &[MySqlRow]) {
+        if let Some(term) = rows.last().and_then(|row| number(row, 0)) {
+            self.learns_term(term);
+        }
+    }
+
     /// Keeps in mind that there was such a term.
     pub(super) fn learns_term(&self, term: u64) {
         self.term.fetch_max(term, Ordering::AcqRel);
@@ -96,7 +103,8 @@ impl MysqlEngine {
              update {meta} m set \
              m.floor = if({current}, m.floor, greatest(m.floor, {CLOCK}) + 4294967296), \
              m.term = if({current}, m.term, greatest(m.term, {known}) + 1), \
-             m.server = {server}, m.started = {started} where @leasehold_begins; commit",
+             m.server = {server}, m.started = {started} where @leasehold_begins; \
+             select m.term from {meta} m; commit",
             current = self.current_text(),
             known = self.term.load(Ordering::Acquire),
             meta = self.tables.meta,
@@ -118,7 +126,8 @@ pub(super) async fn settle(
         .await?;
     if let Some(begin) = engine.beginning_text(&answer.rows, &doing)? {
         let begin = guarded(&begin);
-        engine.pool.ask_on(lane, &begin, &doing).await?;
+        let answer = engine.pool.ask_on(lane, &begin, &doing).await?;
+        engine.hears_term(&answer.rows);
     }
     Ok(())
 }
