@@ -2,7 +2,7 @@
 
 use super::MysqlEngine;
 use super::inbox::{Mine, OpenLease};
-use super::layout::CLOCK;
+use super::layout::{CLOCK, WRITABLE};
 use super::line::guarded;
 use super::look::Line;
 use super::pool::{Answer, Lane};
@@ -319,6 +319,7 @@ impl MysqlEngine {
             meta = self.tables.meta,
             name = name_literal(name),
             clock = CLOCK,
+            writable = WRITABLE,
         )
     }
 
