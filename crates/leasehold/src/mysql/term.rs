@@ -101,7 +101,8 @@ impl MysqlEngine {
              greatest(expires, utc_timestamp(6) + interval ttl microsecond) \
              where expires > {ENDED} and @leasehold_begins; \
              update {meta} m set \
-             m.floor = if({current}, m.floor, greatest(m.floor, {CLOCK}) + 4294967296), \
+             m.floor = if({current}, m.floor, greatest(m.floor, {CLOCK}) \
+             + (greatest(m.term, {known}) + 1 - m.term) * 4294967296), \
              m.term = if({current}, m.term, greatest(m.term, {known}) + 1), \
              m.server = {server}, m.started = {started} where @leasehold_begins; \
              select m.term from {meta} m; commit",
