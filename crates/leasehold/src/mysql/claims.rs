@@ -2,15 +2,17 @@
 
 use super::MysqlEngine;
 use super::inbox::{Mine, OpenLease};
-use super::layout::CLOCK;
+use super::layout::{CLOCK, WRITABLE};
+use super::line::guarded;
 use super::look::Line;
 use super::pool::{Answer, Lane};
 use super::takeover::take_over;
+use super::term::settle;
 use super::text::{
     column, lease as lease_literal, name as name_literal, number, quoted, quoted_or_null,
     ticket as ticket_literal,
 };
-use super::tie::{next_text, wake};
+use super::tie::{IS_LOOSE, next_text, wake};
 use crate::engine::{ClaimRef, Standing, Ticket, Withdrawn};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -81,8 +83,10 @@ async fn take_free(
     let text = format!(
         include_str!("sql/take.sql"),
         clock = CLOCK,
-        server = engine.kind.identity(),
+        current = engine.current_text(),
+        is_loose = IS_LOOSE,
         claim = engine.tables.claim,
+        meta = engine.tables.meta,
         session = engine.tables.session,
         name = name_literal(ticket.claim.name.as_str()),
         ticket = ticket_literal(ticket.claim.id),
@@ -129,7 +133,10 @@ async fn ask_for(
     let text = format!(
         include_str!("sql/enqueue.sql"),
         alone = engine.alone_text(name),
+        current = engine.current_text(),
+        is_loose = IS_LOOSE,
         claim = engine.tables.claim,
+        meta = engine.tables.meta,
         session = engine.tables.session,
         name = name_literal(name),
         ticket = ticket_literal(ticket.claim.id),
@@ -144,7 +151,7 @@ async fn ask_for(
     );
     let doing = || doing(ticket);
     mine.asked();
-    let answer = engine.ask(&text, doing).await.map(Some);
+    let answer = engine.ask(&guarded(&text), doing).await.map(Some);
     if is_sure(&answer) {
         mine.answered();
     }
@@ -152,15 +159,23 @@ async fn ask_for(
     Line::read(&rows, doing, &engine.pool.label)
 }
 
-/// The epoch of the session, if it lives.
+/// The epoch of the session, if it lives. What else could be why nothing was put, a
+/// server whose term it is not, is put right.
 async fn epoch(engine: &MysqlEngine, ticket: &Ticket) -> Result<Option<u64>> {
     let text = format!(
-        "select epoch from {} where id = {} and expires > utc_timestamp(6)",
+        "select s.epoch, {} from {} s join {} m \
+         where s.id = {} and s.expires > utc_timestamp(6) and not {IS_LOOSE}",
+        engine.current_text(),
         engine.tables.session,
+        engine.tables.meta,
         lease_literal(ticket.lease),
     );
     let answer = engine.ask(&text, || doing(ticket)).await?;
-    Ok(answer.rows.first().and_then(|row| number(row, 0)))
+    let row = answer.rows.first();
+    if row.and_then(|row| column(row, 1)).as_deref() == Some("0") {
+        settle(engine, Lane::Common, || doing(ticket)).await?;
+    }
+    Ok(row.and_then(|row| number(row, 0)))
 }
 
 /// Nobody withdraws what was not given, so nothing may be left that could still
@@ -274,7 +289,8 @@ async fn take_out(
     text: &str,
 ) -> Result<(Withdrawn, Option<u64>)> {
     let doing = || format!("withdraw {}", claim.name);
-    let asking = engine.ask_or_locked(text, doing);
+    let text = guarded(text);
+    let asking = engine.ask_or_locked(&text, doing);
     let Some(answer) = asking.await? else {
         return Err(stays_locked(engine, doing()));
     };
@@ -303,7 +319,7 @@ impl MysqlEngine {
             meta = self.tables.meta,
             name = name_literal(name),
             clock = CLOCK,
-            server = self.kind.identity(),
+            writable = WRITABLE,
         )
     }
 

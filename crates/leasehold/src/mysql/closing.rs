@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::MysqlEngine;
 use super::claims::{leave, leave_without};
 use super::inbox::Mine;
+use super::line::guarded;
 use super::pool::{Lane, READ_COMMITTED};
 use super::takeover::ENDED;
 use super::text::{bits, column, lease as lease_literal, number};
@@ -82,6 +83,7 @@ async fn take_out_all(engine: &MysqlEngine, id: &str, claims: &[Arc<Mine>]) -> R
     }
     for part in statements.chunks(AT_ONCE) {
         let text = format!("{READ_COMMITTED}; {}; commit", part.join("; "));
+        let text = guarded(&text);
         engine.pool.ask_on(Lane::Leases, &text, doing).await?;
     }
     Ok(())

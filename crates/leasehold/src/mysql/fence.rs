@@ -8,8 +8,9 @@ use sqlx_mysql::MySqlTransaction;
 use super::MysqlEngine;
 use super::fault::fault;
 use super::inbox::Mine;
+use super::line::guarded;
 use super::pool::Lane;
-use super::text::{name, ticket};
+use super::text::{column, name, ticket};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, Lost};
 
@@ -48,21 +49,29 @@ pub async fn fence(guard: &Guard, transaction: &mut MySqlTransaction<'_>) -> Res
         return lost();
     };
     mine.is_fenced();
-    if mine.seat().0 == 0 {
-        move_over(engine, &mine, doing).await?;
-    }
-    // A locking read sees what is there now, whatever the transaction has seen
-    // before. The row stands as long as the claim does, and cannot be deleted
-    // while this transaction has it.
-    let statement = format!(
-        "select 1 from {} where name = {} and seat = {place} and ticket = {} lock in share mode",
+    // A locking read that finds nothing would lock the gap, and with it those who
+    // come to wait: so it is made only if there is something to find.
+    let stands = format!(
+        "select 'stands' from {} where name = {} and seat = {place} and ticket = {}",
         engine.tables.claim,
         name(guard.name()),
         ticket(hold.claim().id),
     );
-    let rows = transaction
-        .fetch_all(raw_sql(AssertSqlSafe(statement)))
-        .await;
+    let text = match mine.seat().0 {
+        0 => guarded(&move_text(engine, &mine, &stands)),
+        _ => stands.clone(),
+    };
+    let answer = engine.pool.ask_on(Lane::Aside, &text, doing).await?;
+    let is_there = |row| column(row, 0).as_deref() == Some("stands");
+    if !answer.rows.iter().any(is_there) {
+        return lost();
+    }
+    mine.sits(place);
+    // A locking read sees what is there now, whatever the transaction has seen
+    // before. The row stands as long as the claim does, and cannot be deleted
+    // while this transaction has it.
+    let statement = AssertSqlSafe(format!("{stands} lock in share mode"));
+    let rows = transaction.fetch_all(raw_sql(statement)).await;
     match rows {
         Ok(rows) if rows.is_empty() => lost(),
         Ok(_) => Ok(()),
@@ -70,18 +79,13 @@ pub async fn fence(guard: &Guard, transaction: &mut MySqlTransaction<'_>) -> Res
     }
 }
 
-/// Gives the claim a row of its own. Twice is once: whatever becomes of the
-/// answer, the claim is looked for in its new seat.
-async fn move_over(engine: &MysqlEngine, mine: &Mine, doing: impl Fn() -> String) -> Result<()> {
-    let text = format!(
+/// What gives the claim a row of its own and looks whether it stands. Twice is once.
+fn move_text(engine: &MysqlEngine, mine: &Mine, stands: &str) -> String {
+    format!(
         include_str!("sql/move.sql"),
         claim = engine.tables.claim,
         name = name(mine.claim.name.as_str()),
         ticket = ticket(mine.claim.id),
-    );
-    engine.pool.ask_on(Lane::Aside, &text, doing).await?;
-    if let Some(place) = mine.order() {
-        mine.sits(place);
-    }
-    Ok(())
+        stands = stands,
+    )
 }

@@ -1,6 +1,6 @@
 //! What this session has in the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -60,7 +60,7 @@ struct State {
     seat: u64,
     /// A transaction may depend on it.
     is_fenced: bool,
-    /// When the claim in the way expires.
+    /// When the first of the claims in the way expires, if that is to come.
     blocked_until: Option<Moment>,
     /// Who is in the way, and since when it is that one.
     blocked_by: Option<(Watch, Moment)>,
@@ -129,9 +129,15 @@ impl Mine {
     pub(super) fn waits(&self, order: u64, watch: Watch, ahead: u32, wake: Duration) {
         let now = boot_time();
         let mut state = lock(&self.state);
+        // What another one saw may be older than what this one knows by now.
+        if matches!(state.phase, Phase::Held | Phase::Leaving) {
+            return;
+        }
         state.phase = Phase::Waiting;
         state.order = Some(order);
-        state.blocked_until = Some(now + wake);
+        // One that is dead already and still there, as under a fence, is no reason
+        // to hurry: it was just tried.
+        state.blocked_until = (!wake.is_zero()).then(|| now + wake);
         let is_as_before = state.ahead == ahead
             && matches!(state.blocked_by, Some((before, _)) if before == watch);
         if !is_as_before {
@@ -149,6 +155,9 @@ impl Mine {
 
     pub(super) fn is_held(&self, order: u64) {
         let mut state = lock(&self.state);
+        if state.phase == Phase::Leaving {
+            return;
+        }
         state.phase = Phase::Held;
         state.order = Some(order);
     }
@@ -171,7 +180,7 @@ impl Mine {
         (now.since(told) < NEWS).then_some(standing)
     }
 
-    fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         lock(&self.state).phase == Phase::Waiting
     }
 
@@ -189,10 +198,21 @@ impl Mine {
 pub(super) struct Crowd {
     /// Whose turn it is to look for all.
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// When somebody last began to look.
+    looked: Mutex<Option<Moment>>,
     members: Mutex<Vec<Weak<Mine>>>,
 }
 
 impl Crowd {
+    pub(super) fn looks(&self, now: Moment) {
+        *lock(&self.looked) = Some(now);
+    }
+
+    /// When somebody last began to look, or this moment if that is later.
+    pub(super) fn looked(&self, or: Moment) -> Moment {
+        lock(&self.looked).map_or(or, |looked| looked.max(or))
+    }
+
     /// Those who still wait.
     pub(super) fn waiting(&self) -> Vec<Arc<Mine>> {
         let mut members = lock(&self.members);
@@ -279,11 +299,13 @@ impl Inbox {
         of_lease.cloned().collect()
     }
 
-    /// Whoever waits looks.
+    /// Whoever waits looks; one of those who wait for the same lock does it for all.
     pub(super) fn woken(&self) {
-        let claims: Vec<_> = lock(&self.claims).values().cloned().collect();
-        let waiting = claims.iter().filter(|mine| mine.is_waiting());
-        waiting.for_each(|mine| mine.bell.notify_one());
+        let mut claims: Vec<_> = lock(&self.claims).values().cloned().collect();
+        claims.retain(|mine| mine.is_waiting());
+        let mut names = HashSet::new();
+        let first = claims.iter().filter(|mine| names.insert(&mine.claim.name));
+        first.for_each(|mine| mine.bell.notify_one());
     }
 
     /// Something happened to the server or the way to it: whoever waits looks,

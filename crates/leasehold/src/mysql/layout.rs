@@ -51,11 +51,17 @@ impl Tables {
 /// The server's clock in microseconds, as an expression.
 pub(super) const CLOCK: &str = "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
 
+/// Whether the server takes writes from everybody, as an expression. Some users may
+/// write to one that is read only.
+pub(super) const WRITABLE: &str = "cast(@@global.read_only as char) in ('0', 'OFF')";
+
 /// Which kind of server it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Mysql,
     MariaDb,
+    /// One of many that have everything in common.
+    Galera,
 }
 
 impl Kind {
@@ -64,6 +70,7 @@ impl Kind {
         match self {
             Self::Mysql => "@@server_uuid",
             Self::MariaDb => "concat(@@hostname, ' ', @@port, ' ', @@server_id)",
+            Self::Galera => "concat('galera ', @@wsrep_cluster_name)",
         }
     }
 }
@@ -170,7 +177,7 @@ struct State {
 async fn state(pool: &Pool, database: &str, schema: &str) -> Result<State> {
     let query = format!(
         "select version(), @@global.read_only, (select count(*) from information_schema.tables \
-         where table_schema = {} and table_name = {})",
+         where table_schema = {} and table_name = {}); show global variables like 'wsrep_on'",
         quoted(database),
         quoted(&format!("{schema}_meta")),
     );
@@ -184,9 +191,15 @@ async fn state(pool: &Pool, database: &str, schema: &str) -> Result<State> {
         true => Kind::MariaDb,
         false => Kind::Mysql,
     };
+    let wsrep = answer.rows.get(1).and_then(|row| column(row, 1));
+    let is_new_enough = is_new_enough(kind, &release);
+    let kind = match wsrep.as_deref() {
+        Some("ON" | "1") => Kind::Galera,
+        _ => kind,
+    };
     Ok(State {
         kind,
-        is_new_enough: is_new_enough(kind, &release),
+        is_new_enough,
         release,
         is_read_only: column(row, 1).is_some_and(|value| value != "0" && value != "OFF"),
         has_tables: number(row, 2) == Some(1),
@@ -201,7 +214,7 @@ fn is_new_enough(kind: Kind, release: &str) -> bool {
     let release = (next().unwrap_or(0), next().unwrap_or(0));
     match kind {
         Kind::Mysql => release >= (8, 0),
-        Kind::MariaDb => release >= (10, 6),
+        Kind::MariaDb | Kind::Galera => release >= (10, 6),
     }
 }
 

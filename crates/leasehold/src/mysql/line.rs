@@ -22,13 +22,20 @@ use crate::error::Result;
 const FROZEN: &str = "set @leasehold_patience = @@wait_timeout, session wait_timeout = 3";
 const THAWED: &str = "set session wait_timeout = @leasehold_patience";
 
+/// The same for a message that locks rows one after the other. Usually nobody can stop
+/// in the middle of one; but if the server refuses the second row it keeps the first
+/// until it is told to undo that.
+pub(super) fn guarded(message: &str) -> String {
+    format!("{FROZEN}; {message}; {THAWED}")
+}
+
 /// A connection in use. Without a whole answer nobody knows what still comes over
 /// it or what is open on it: then it is closed, which dropping does.
 pub(super) struct Line<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,
     _room: Option<SemaphorePermit<'a>>,
-    is_new: bool,
+    pub(super) is_new: bool,
     is_well: bool,
     /// It is for several requests, and of no use after the first that fails.
     is_talk: bool,
@@ -58,17 +65,23 @@ impl<'a> Line<'a> {
 
     pub(super) async fn say(&mut self, statement: &str) -> Result<Answer, Trouble> {
         let is_new = self.is_new;
+        self.is_well = false;
         let answer = tokio::time::timeout(LIMIT, self.run(statement)).await;
         match answer {
-            Ok(Ok(answer)) => Ok(answer),
+            Ok(Ok(answer)) => {
+                // A talk ends when it says so: until then something may be open.
+                self.is_well = !self.is_talk;
+                Ok(answer)
+            }
             Ok(Err(error)) => {
+                let undo = undo_of(statement);
                 if cure(&error) == Cure::Reconnect {
                     self.pool.has_broken.store(true, Ordering::Release);
                 } else if self.is_talk {
                     // Closing it undoes what was begun.
-                } else if let Ok(Ok(_)) = tokio::time::timeout(LIMIT, self.run("rollback")).await {
+                } else if let Ok(Ok(_)) = tokio::time::timeout(LIMIT, self.run(&undo)).await {
                     // An error ends the message but not the transaction.
-                    self.give_back();
+                    self.is_well = true;
                 }
                 Err(Trouble::Failed { error, is_new })
             }
@@ -87,30 +100,25 @@ impl<'a> Line<'a> {
             Some(Connection::Users(connection)) => connection,
             None => return Err(SqlxError::WorkerCrashed),
         };
-        let statement = AssertSqlSafe(statement.to_owned());
-        let mut answer = Answer {
-            rows: Vec::new(),
-            matched: 0,
-            drawn: 0,
-            is_repeated: false,
-        };
-        let mut parts = connection.fetch_many(raw_sql(statement));
-        while let Some(part) = parts.try_next().await? {
-            match part {
-                Either::Left(done) => {
-                    answer.matched += done.rows_affected();
-                    answer.drawn = answer.drawn.max(done.last_insert_id());
-                }
-                Either::Right(row) => answer.rows.push(row),
-            }
-        }
-        Ok(answer)
+        run(connection, statement).await
     }
 
-    /// The connection, if it is one of ours and its answer was whole.
+    /// The connection, if it is one of ours and its answer was whole, or what it
+    /// refused is undone.
     pub(super) fn keep(&mut self) -> Option<MySqlConnection> {
-        self.is_well = true;
-        match self.connection.take_if(is_own) {
+        let is_well = self.is_well;
+        match self
+            .connection
+            .take_if(|connection| is_well && is_own(connection))
+        {
+            Some(Connection::Own(connection)) => Some(*connection),
+            _ => None,
+        }
+    }
+
+    /// The connection, as it is, if it is one of ours.
+    pub(super) fn take_own(&mut self) -> Option<MySqlConnection> {
+        match self.connection.take_if(|connection| is_own(connection)) {
             Some(Connection::Own(connection)) => Some(*connection),
             _ => None,
         }
@@ -123,7 +131,40 @@ impl<'a> Line<'a> {
     }
 }
 
-fn is_own(connection: &mut Connection) -> bool {
+/// Says it, whole, and hears the whole answer.
+pub(super) async fn run(
+    connection: &mut MySqlConnection,
+    statement: &str,
+) -> Result<Answer, SqlxError> {
+    let statement = AssertSqlSafe(statement.to_owned());
+    let mut answer = Answer {
+        rows: Vec::new(),
+        matched: 0,
+        drawn: 0,
+        is_repeated: false,
+    };
+    let mut parts = connection.fetch_many(raw_sql(statement));
+    while let Some(part) = parts.try_next().await? {
+        match part {
+            Either::Left(done) => {
+                answer.matched += done.rows_affected();
+                answer.drawn = answer.drawn.max(done.last_insert_id());
+            }
+            Either::Right(row) => answer.rows.push(row),
+        }
+    }
+    Ok(answer)
+}
+
+/// What puts a connection right after the server refused a statement.
+pub(super) fn undo_of(statement: &str) -> String {
+    match statement.starts_with(FROZEN) {
+        true => format!("rollback; {THAWED}"),
+        false => "rollback".into(),
+    }
+}
+
+fn is_own(connection: &Connection) -> bool {
     matches!(connection, Connection::Own(_))
 }
 
@@ -168,6 +209,7 @@ impl<'a> Talk<'a> {
     /// Nothing is open any more.
     pub(super) async fn end(mut self) {
         if self.line.say(THAWED).await.is_ok() {
+            self.line.is_well = true;
             self.line.give_back();
         }
     }

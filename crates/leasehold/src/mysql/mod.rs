@@ -14,6 +14,7 @@ mod closing;
 mod config;
 mod fault;
 mod fence;
+mod flight;
 mod inbox;
 mod inspect;
 mod layout;
@@ -23,11 +24,13 @@ mod pool;
 mod renewal;
 mod sweep;
 mod takeover;
+mod term;
 mod text;
 mod tie;
 mod together;
 mod waiting;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -119,6 +122,8 @@ pub(crate) struct MysqlEngine {
     is_tied: bool,
     /// Which server was met last.
     server: Mutex<String>,
+    /// The latest term that was heard of.
+    term: AtomicU64,
 }
 
 impl MysqlEngine {
@@ -130,12 +135,13 @@ impl MysqlEngine {
         Self::start(pool, database, config).await
     }
 
-    async fn start(pool: Pool, database: &str, config: &MysqlConfig) -> Result<Self> {
+    async fn start(mut pool: Pool, database: &str, config: &MysqlConfig) -> Result<Self> {
         let schema = config.schema.as_str();
         let tables = Tables::new(database, schema);
         let kind = layout::prepare(&pool, &tables, database, schema).await?;
         if config.is_tied {
             tie::check(&pool).await?;
+            pool.is_tied = true;
         }
         Ok(Self {
             inbox: Inbox::default(),
@@ -145,6 +151,7 @@ impl MysqlEngine {
             kind,
             is_tied: config.is_tied,
             server: Mutex::default(),
+            term: AtomicU64::new(0),
             pool,
         })
     }
@@ -229,7 +236,8 @@ impl Engine for MysqlEngine {
 
     async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
         let doing = || "open a session".to_owned();
-        sweep::sweep(self).await;
+        // The lease is counted from now on.
+        let _ = tokio::time::timeout(ttl / 8, sweep::sweep(self)).await;
         let lease = Lease {
             id: LeaseId(random_u128()),
             ttl,
@@ -247,7 +255,9 @@ impl Engine for MysqlEngine {
             tied = self.is_tied,
             is_tied = is_tied,
             session = self.tables.session,
+            meta = self.tables.meta,
             server = self.kind.identity(),
+            current = self.current_text(),
             lease = lease_literal(lease.id),
             ttl = whole_micros(ttl),
             host = quoted(owner.host()),
@@ -260,6 +270,10 @@ impl Engine for MysqlEngine {
         let epoch = epoch.ok_or_else(|| strange(doing(), &self.pool.label))?;
         if self.is_tied {
             self.is_direct(row).await?;
+        }
+        match row.and_then(|row| column(row, 4)).as_deref() {
+            Some("1") => self.learns_term(row.and_then(|row| number(row, 5)).unwrap_or(0)),
+            _ => term::settle(self, Lane::Leases, doing).await?,
         }
         self.inbox.add_lease(lease, epoch, bell);
         self.meets(&row.and_then(|row| column(row, 1)).unwrap_or_default());

@@ -13,6 +13,7 @@ use sqlx_mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlRow};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::fault::{Cure, cure, fault, is_locked};
+use super::flight::{Flight, fly};
 use super::line::{Connection, Line, Talk};
 use super::lock;
 use crate::backoff;
@@ -27,7 +28,8 @@ const ATTEMPTS: u32 = 8;
 
 /// What a connection of our own begins with: our limits take the place of
 /// whatever the server has. A user's connections keep theirs.
-const PINNED: &str = "set session autocommit = 1, innodb_lock_wait_timeout = 2, \
+const PINNED: &str = "set session transaction isolation level read committed; \
+     set session autocommit = 1, innodb_lock_wait_timeout = 2, \
      lock_wait_timeout = 3, wait_timeout = 28800";
 
 /// How a transaction of several statements begins. It fails inside another one,
@@ -67,12 +69,35 @@ pub(super) struct Pool {
     users: Option<MySqlPool>,
     pub(super) idle: Mutex<Vec<MySqlConnection>>,
     room: Semaphore,
-    for_leases: tokio::sync::Mutex<Option<MySqlConnection>>,
+    for_leases: tokio::sync::Mutex<Kept>,
+    /// A session is tied to the connection that keeps its lease.
+    pub(super) is_tied: bool,
     /// A connection ended that was thought well.
     pub(super) has_broken: AtomicBool,
     most: u32,
     /// The database for people.
     pub(super) label: String,
+}
+
+/// The connection that keeps leases.
+#[derive(Default)]
+struct Kept {
+    connection: Option<MySqlConnection>,
+    /// What was asked over it and has not come to its end.
+    flight: Option<Flight>,
+}
+
+impl Kept {
+    /// Waits for the end of what was asked, if something was.
+    ///
+    /// # Cancel safety
+    /// It goes on with the next call.
+    async fn land(&mut self) -> Option<Result<Answer, Trouble>> {
+        let landed = self.flight.as_mut()?.await;
+        self.flight = None;
+        self.connection = landed.connection;
+        Some(landed.answer)
+    }
 }
 
 pub(super) enum Trouble {
@@ -92,6 +117,7 @@ impl Pool {
             idle: Mutex::default(),
             room: Semaphore::new(connections),
             for_leases: tokio::sync::Mutex::default(),
+            is_tied: false,
             has_broken: AtomicBool::new(false),
             most: u32::try_from(connections).unwrap_or(u32::MAX),
             label,
@@ -112,6 +138,14 @@ impl Pool {
     /// How to make a connection beside these.
     pub(super) fn options(&self) -> &MySqlConnectOptions {
         &self.options
+    }
+
+    /// Drops what is idle, so that the next request makes its way anew.
+    pub(super) fn forget_connections(&self) {
+        lock(&self.idle).clear();
+        if let Ok(mut kept) = self.for_leases.try_lock() {
+            *kept = Kept::default();
+        }
     }
 
     /// Whether a connection ended since this was last asked.
@@ -221,17 +255,40 @@ impl Pool {
         match lane {
             Lane::Common | Lane::Aside => {
                 let mut line = self.line(lane).await?;
-                let answer = line.say(statement).await?;
+                let answer = line.say(statement).await;
                 line.give_back();
-                Ok(answer)
+                answer
             }
             Lane::Leases => {
                 let mut kept = self.for_leases.lock().await;
-                let mut line = self.own_line(kept.take(), None).await?;
-                let answer = line.say(statement).await?;
-                *kept = line.keep();
-                Ok(answer)
+                kept.land().await;
+                let mut line = self.own_line(kept.connection.take(), None).await?;
+                if self.is_tied
+                    && let Some(connection) = line.take_own()
+                {
+                    let flight = fly(connection, line.is_new, statement.to_owned());
+                    kept.flight = Some(flight);
+                    let answer = kept.land().await.unwrap_or(Err(Trouble::Silent));
+                    self.notice(&answer);
+                    return answer;
+                }
+                let answer = line.say(statement).await;
+                // Also if something was in its way.
+                kept.connection = line.keep();
+                answer
             }
+        }
+    }
+
+    /// A connection that ends may be a server that ended.
+    fn notice(&self, answer: &Result<Answer, Trouble>) {
+        let has_broken = match answer {
+            Ok(_) => false,
+            Err(Trouble::Silent) => true,
+            Err(Trouble::Failed { error, .. }) => cure(error) == Cure::Reconnect,
+        };
+        if has_broken {
+            self.has_broken.store(true, Ordering::Release);
         }
     }
 

@@ -8,7 +8,10 @@ use sqlx_mysql::MySqlRow;
 
 use super::MysqlEngine;
 use super::inbox::Mine;
-use super::pool::{Lane, READ_COMMITTED};
+use super::layout::WRITABLE;
+use super::line::guarded;
+use super::pool::{Answer, Lane, READ_COMMITTED};
+use super::term::settle;
 use super::text::{bits, column, hex_text, lease as lease_literal, list, ticket as ticket_literal};
 use super::text::{name as name_literal, number};
 use super::tie::is_tied;
@@ -28,20 +31,13 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
     }
     let mut held = engine.inbox.claims_of(lease.id);
     held.retain(|mine| mine.held().is_some());
-    let text = format!(
-        include_str!("sql/renew.sql"),
-        session = engine.tables.session,
-        claim = engine.tables.claim,
-        server = engine.kind.identity(),
-        is_tied = match engine.is_tied {
-            true => is_tied(lease.id),
-            false => "1".into(),
-        },
-        lease = lease_literal(lease.id),
-        ttl = whole_micros(lease.ttl),
-    );
-    let asking = engine.pool.ask_on(Lane::Leases, &text, || DOING.into());
-    let answer = asking.await?;
+    let mut answer = ask(engine, lease).await?;
+    let first = answer.rows.first();
+    if first.and_then(|row| column(row, 2)).as_deref() == Some("0") {
+        // What it forgot of our renewals is made good with the beginning of its term.
+        settle(engine, Lane::Leases, || DOING.into()).await?;
+        answer = ask(engine, lease).await?;
+    }
     let mut rows = answer.rows.iter();
     let is_alive = rows
         .next()
@@ -50,10 +46,13 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
         return Ok(Renewal::LeaseGone);
     };
     engine.meets(&column(first, 1).unwrap_or_default());
+    engine.learns_term(number(first, 3).unwrap_or(0));
     let stored: Vec<Stored> = rows.filter_map(Stored::read).collect();
-    // It must not keep the renewal; the next one tries again.
+    // The lease is kept by now, and nothing that comes after may spoil that. The
+    // next renewal tries again.
+    let moment = lease.ttl / 24;
     let giving = give_back_forgotten(engine, &stored);
-    let _ = tokio::time::timeout(lease.ttl / 8, giving).await;
+    let _ = tokio::time::timeout(moment, giving).await;
     let known: HashSet<_> = stored
         .iter()
         .map(|claim| (claim.ticket, claim.place))
@@ -64,11 +63,51 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
         order.is_some_and(|order| !known.contains(&(mine.claim.id, order)))
     });
     let missing: Vec<_> = missing.collect();
-    let mut gone = Vec::new();
-    for part in missing.chunks(AT_ONCE) {
-        gone.extend(causes(engine, part).await?);
-    }
+    let asking = notes_on(engine, &missing);
+    let notes = tokio::time::timeout(moment, asking).await;
+    // Why they are gone is for people; that they are is not to be kept back for it.
+    let notes = notes.ok().and_then(Result::ok).unwrap_or_default();
+    let gone = missing.iter().map(|mine| {
+        let id = mine.claim.id;
+        let note = notes.get(&id).cloned();
+        let lost = match note {
+            Some(_) => Lost::Evicted,
+            None => Lost::Gone,
+        };
+        GoneClaim { id, lost, note }
+    });
+    let gone = gone.collect();
     Ok(Renewal::Renewed { gone })
+}
+
+impl MysqlEngine {
+    /// Where what comes beside a renewal goes: to be given up there costs no tie.
+    fn beside_leases(&self) -> Lane {
+        match self.is_tied {
+            true => Lane::Aside,
+            false => Lane::Leases,
+        }
+    }
+}
+
+async fn ask(engine: &MysqlEngine, lease: &Lease) -> Result<Answer> {
+    let text = format!(
+        include_str!("sql/renew.sql"),
+        session = engine.tables.session,
+        claim = engine.tables.claim,
+        meta = engine.tables.meta,
+        server = engine.kind.identity(),
+        current = engine.current_text(),
+        writable = WRITABLE,
+        is_tied = match engine.is_tied {
+            true => is_tied(lease.id),
+            false => "1".into(),
+        },
+        lease = lease_literal(lease.id),
+        ttl = whole_micros(lease.ttl),
+    );
+    let asking = engine.pool.ask_on(Lane::Leases, &text, || DOING.into());
+    asking.await
 }
 
 /// A claim as the store has it.
@@ -103,27 +142,30 @@ async fn give_back_forgotten(engine: &MysqlEngine, stored: &[Stored]) -> Result<
                 seat = claim.place,
                 ticket = ticket_literal(claim.ticket),
             );
-            let asking = engine.pool.ask_on(Lane::Leases, &text, || DOING.into());
-            asking.await?;
+            let lane = engine.beside_leases();
+            let text = guarded(&text);
+            engine.pool.ask_on(lane, &text, || DOING.into()).await?;
         }
     }
     Ok(())
 }
 
-/// Which of the missing were broken, and by whom.
-async fn causes(engine: &MysqlEngine, missing: &[Arc<Mine>]) -> Result<Vec<GoneClaim>> {
-    let tickets = missing.iter().map(|mine| ticket_literal(mine.claim.id));
-    let query = format!(
-        "select hex(ticket), hex(evicted_by), hex(reason) from {} where ticket in {}",
-        engine.tables.eviction,
-        list(tickets),
-    );
-    let asking = engine.pool.ask_on(Lane::Leases, &query, || DOING.into());
-    let answer = asking.await?;
-    let notes: HashMap<TicketId, String> = answer
-        .rows
-        .iter()
-        .filter_map(|row| {
+/// By whom and why those of the missing were broken that were.
+async fn notes_on(
+    engine: &MysqlEngine,
+    missing: &[Arc<Mine>],
+) -> Result<HashMap<TicketId, String>> {
+    let mut notes = HashMap::new();
+    for part in missing.chunks(AT_ONCE) {
+        let tickets = part.iter().map(|mine| ticket_literal(mine.claim.id));
+        let query = format!(
+            "select hex(ticket), hex(evicted_by), hex(reason) from {} where ticket in {}",
+            engine.tables.eviction,
+            list(tickets),
+        );
+        let lane = engine.beside_leases();
+        let answer = engine.pool.ask_on(lane, &query, || DOING.into()).await?;
+        notes.extend(answer.rows.iter().filter_map(|row| {
             let id = TicketId(bits(row, 0)?);
             let by = hex_text(row, 1)?;
             let note = match hex_text(row, 2)?.as_str() {
@@ -131,18 +173,9 @@ async fn causes(engine: &MysqlEngine, missing: &[Arc<Mine>]) -> Result<Vec<GoneC
                 reason => format!("by {by}: {reason}"),
             };
             Some((id, note))
-        })
-        .collect();
-    let gone = missing.iter().map(|mine| {
-        let id = mine.claim.id;
-        let note = notes.get(&id).cloned();
-        let lost = match note {
-            Some(_) => Lost::Evicted,
-            None => Lost::Gone,
-        };
-        GoneClaim { id, lost, note }
-    });
-    Ok(gone.collect())
+        }));
+    }
+    Ok(notes)
 }
 
 /// Never less than asked for: the session counts on all of it.

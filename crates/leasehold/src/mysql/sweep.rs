@@ -1,6 +1,7 @@
 //! Removing what is long dead, a little at a time.
 
 use super::MysqlEngine;
+use super::line::guarded;
 use super::pool::READ_COMMITTED;
 use super::takeover::take_over;
 use super::text::{column, hex_text, list};
@@ -77,9 +78,11 @@ async fn sweep_names(engine: &MysqlEngine) -> Result<()> {
         let Some(digits) = column(&row, 0) else {
             continue;
         };
-        // Alone with the queue, and then: is it one?
+        // Alone with the queue, and then: is it one? A row that is gone meanwhile leaves
+        // the variables as they are.
         let text = format!(
             "{READ_COMMITTED}; \
+             set @leasehold_place = 0, @leasehold_queue = 1; \
              select greatest(place, drawn) into @leasehold_place from {claim} \
              where name = x'{digits}' and seat = 0 for update; \
              select count(*) into @leasehold_queue from {claim} \
@@ -89,7 +92,7 @@ async fn sweep_names(engine: &MysqlEngine) -> Result<()> {
              delete from {claim} where name = x'{digits}' and seat = 0 and ticket is null \
              and {IDLE} and @leasehold_queue = 0; commit"
         );
-        engine.ask(&text, doing).await?;
+        engine.ask(&guarded(&text), doing).await?;
     }
     Ok(())
 }

@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::MysqlEngine;
-use super::layout::CLOCK;
 use super::line::Talk;
-use super::look::{Line, strange};
+use super::look::Line;
 use super::pool::Lane;
 use super::text::{column, lease as lease_literal, list, name as name_literal, number};
 use super::tie::IS_LOOSE;
@@ -19,9 +18,6 @@ pub(super) const ENDED: &str = "'1000-01-01'";
 
 /// How often it is begun anew because others were in the way.
 const ATTEMPTS: u32 = 5;
-
-/// By how many seconds two looks at the same start of a server may differ.
-const START_IS_ABOUT: u64 = 5;
 
 /// Takes the dead out of a queue. One whose row is locked, maybe by its renewal,
 /// counts as alive for now; a claim that a transaction is fenced by stays.
@@ -46,8 +42,11 @@ pub(super) async fn take_over(engine: &MysqlEngine, name: &Name) -> Result<()> {
 async fn bury(engine: &MysqlEngine, talk: &mut Talk<'_>, name: &Name) -> Result<()> {
     let doing = || format!("take over {name}");
     let tables = &engine.tables;
-    if is_another_server(engine, talk, &doing).await? {
-        return grant_respite(engine, talk, &doing).await;
+    let rows = talk.say(&engine.term_text(), doing).await?;
+    if let Some(begin) = engine.beginning_text(&rows, doing)? {
+        let rows = talk.say(&begin, doing).await?;
+        engine.hears_term(&rows);
+        return Ok(());
     }
     let begin = format!(
         "set transaction isolation level read committed; start transaction read write; \
@@ -97,60 +96,5 @@ async fn bury(engine: &MysqlEngine, talk: &mut Talk<'_>, name: &Name) -> Result<
         name = name_literal(name.as_str()),
     );
     talk.say(&end, doing).await?;
-    Ok(())
-}
-
-/// Whether the server was another one, or was started anew, since somebody last
-/// took over.
-async fn is_another_server(
-    engine: &MysqlEngine,
-    talk: &mut Talk<'_>,
-    doing: &impl Fn() -> String,
-) -> Result<bool> {
-    let query = format!(
-        "select server = {}, started, unix_timestamp() from {}; show global status like 'Uptime'",
-        engine.kind.identity(),
-        engine.tables.meta,
-    );
-    let rows = talk.say(&query, doing).await?;
-    let known = rows.first().and_then(|row| {
-        let is_same = column(row, 0)? == "1";
-        Some((is_same, number::<u64>(row, 1)?, number::<u64>(row, 2)?))
-    });
-    let uptime: Option<u64> = rows.get(1).and_then(|row| number(row, 1));
-    let (Some((is_same, started, now)), Some(uptime)) = (known, uptime) else {
-        return Err(strange(doing(), &engine.pool.label));
-    };
-    Ok(!is_same || (now - uptime).abs_diff(started) > START_IS_ABOUT)
-}
-
-/// A failover may have forgotten the last renewals. Whoever has not ended for
-/// good gets its whole time once more. It may have forgotten whole locks too:
-/// those that are new here begin above whatever was drawn.
-async fn grant_respite(
-    engine: &MysqlEngine,
-    talk: &mut Talk<'_>,
-    doing: &impl Fn() -> String,
-) -> Result<()> {
-    let uptime = talk.say("show global status like 'Uptime'", doing).await?;
-    let uptime: Option<u64> = uptime.first().and_then(|row| number(row, 1));
-    let Some(uptime) = uptime else {
-        return Err(strange(doing(), &engine.pool.label));
-    };
-    let tables = &engine.tables;
-    let text = format!(
-        "set transaction isolation level read committed; start transaction read write; \
-         select one from {meta} for update; \
-         update {session} set expires = \
-         greatest(expires, utc_timestamp(6) + interval ttl microsecond) \
-         where expires > {ENDED}; \
-         update {meta} set \
-         floor = if(server = {server}, floor, greatest(floor, {CLOCK}) + 4294967296), \
-         server = {server}, started = unix_timestamp() - {uptime}; commit",
-        meta = tables.meta,
-        session = tables.session,
-        server = engine.kind.identity(),
-    );
-    talk.say(&text, doing).await?;
     Ok(())
 }

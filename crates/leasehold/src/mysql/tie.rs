@@ -21,9 +21,10 @@ use super::text::{column, name as name_literal, number};
 use crate::engine::LeaseId;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Whether the session `s` is tied to a connection that is not there any more.
+/// Whether the session `s` is tied to a connection that is not there any more. MySQL
+/// refuses to be asked for a lock without a name, as where there is no `s`.
 pub(super) const IS_LOOSE: &str =
-    "(s.tied and coalesce(is_free_lock(concat('leasehold.', lower(hex(s.id)))), 0))";
+    "if(s.tied, coalesce(is_free_lock(concat('leasehold.', lower(hex(s.id)))), 0), 0)";
 
 /// How long one doze lasts, in seconds. Nothing depends on it.
 const DOZE: u32 = 5;

@@ -8,6 +8,7 @@ use super::text::{
     lease as lease_literal, list, name as name_literal, number, quoted_or_null,
     ticket as ticket_literal,
 };
+use super::tie::IS_LOOSE;
 use crate::engine::{Ticket, Together};
 use crate::error::{Effect, Error, Result};
 use crate::fence::Token;
@@ -71,8 +72,11 @@ async fn try_once(engine: &MysqlEngine, tickets: &[Ticket], open: &OpenLease) ->
         talk.say(&begin, doing).await?;
     }
     let look = format!(
-        "select epoch from {} where id = {lease} and expires > utc_timestamp(6)",
-        tables.session
+        "select s.epoch from {} s join {} m where s.id = {lease} \
+         and s.expires > utc_timestamp(6) and not {IS_LOOSE} and {}",
+        tables.session,
+        tables.meta,
+        engine.current_text(),
     );
     let rows = talk.say(&look, doing).await?;
     let epoch: Option<u64> = rows.first().and_then(|row| number(row, 0));

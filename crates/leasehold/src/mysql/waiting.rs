@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
+use tokio::sync::MutexGuard;
+
 use super::MysqlEngine;
-use super::inbox::Mine;
+use super::inbox::{Crowd, Mine};
 use super::look::Line;
 use super::takeover::take_over;
 use crate::clock::{Moment, boot_time};
@@ -17,8 +19,10 @@ use crate::name::Name;
 /// How soon the first in line looks, and how late.
 const SOONEST: Duration = Duration::from_millis(1);
 const LATEST: Duration = Duration::from_millis(100);
-/// How late anybody looks, also if the one that looks for all stands still.
+/// How late the one that looks for all does it.
 const LATEST_OF_ALL: Duration = Duration::from_millis(500);
+/// How long the others leave it to that one, which may stand still.
+const OVERDUE: Duration = Duration::from_millis(750);
 
 /// Waits until the claim's standing may have changed and says what it is.
 ///
@@ -33,12 +37,7 @@ pub(super) async fn wait(engine: &MysqlEngine, ticket: &Ticket) -> Result<Standi
     }
     let name = &ticket.claim.name;
     let crowd = engine.inbox.crowd(&mine);
-    let looks_for_all = tokio::select! {
-        biased;
-        () = mine.bell.notified() => None,
-        looks_for_all = crowd.turn.lock() => Some(looks_for_all),
-        () = tokio::time::sleep(LATEST_OF_ALL) => None,
-    };
+    let looks_for_all = turn(&mine, &crowd).await;
     if looks_for_all.is_some() {
         let now = boot_time();
         let pauses = crowd.waiting();
@@ -52,13 +51,35 @@ pub(super) async fn wait(engine: &MysqlEngine, ticket: &Ticket) -> Result<Standi
     if let Some(standing) = mine.heard(boot_time()) {
         return Ok(standing);
     }
+    // Whoever comes to wait after the look began is not in what it sees.
+    let others = crowd.waiting();
+    crowd.looks(boot_time());
     let line = look(engine, name, &mine).await?;
-    for other in crowd.waiting() {
-        if other.claim.id != mine.claim.id {
+    for other in others {
+        if other.claim.id != mine.claim.id && other.is_waiting() {
             other.tell(line.standing(&other));
         }
     }
     Ok(line.standing(&mine))
+}
+
+/// Waits until it is this claim's turn to look for all, or it has to look without
+/// being it.
+async fn turn<'a>(mine: &Mine, crowd: &'a Crowd) -> Option<MutexGuard<'a, ()>> {
+    let began = boot_time();
+    loop {
+        let overdue = crowd.looked(began) + OVERDUE;
+        tokio::select! {
+            biased;
+            () = mine.bell.notified() => return None,
+            looks_for_all = crowd.turn.lock() => return Some(looks_for_all),
+            () = tokio::time::sleep(overdue.since(boot_time())) => {}
+        }
+        // If somebody looked meanwhile, it was for this one too.
+        if crowd.looked(began) + OVERDUE <= boot_time() {
+            return None;
+        }
+    }
 }
 
 /// Looks, and takes over from the dead who are before us.

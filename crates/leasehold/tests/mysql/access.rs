@@ -1,8 +1,8 @@
 //! Users, rights and servers that do not fit: one clear line each.
 
-use leasehold::ErrorKind;
+use leasehold::{ErrorKind, Lost};
 
-use super::{heard, lock, mysql, session, wait_for_lock};
+use super::{heard, lock, lost, mysql, session, wait_for_lock};
 
 async fn refusal(url: &str) -> (ErrorKind, String) {
     let error = leasehold::connect(url).await.expect_err("it is refused");
@@ -100,6 +100,8 @@ async fn a_server_that_is_read_only_is_refused_and_noticed_later() {
     let url = server.url_as("app");
     let one = session(&url, "ttl=20s&patience=1s").await;
     let _guard = lock(&one, "a").await;
+    let root = session(&server.url(), "ttl=3s&patience=1s").await;
+    let guard = lock(&root, "c").await;
     server.sql("set global read_only = 1");
     let (kind, text) = refusal(&url).await;
     assert_eq!(kind, ErrorKind::Config);
@@ -107,6 +109,12 @@ async fn a_server_that_is_read_only_is_refused_and_noticed_later() {
     // A try that writes nothing is not believed either.
     let error = one.mutex("b").try_lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    // Nor is it used by those who may write to it.
+    let error = root.mutex("b").try_lock().await.unwrap_err();
+    assert!(error.to_string().contains("read only"), "{error}");
+    assert_eq!(lost(&guard).await, Lost::Deadline);
+    let claims = "select count(*) from leasehold_claim where name = 'b'";
+    assert_eq!(server.sql(claims), "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use leasehold::Lost;
+use leasehold::mysql::MySqlPool;
+use sqlx_core::executor::Executor;
 
 use super::{LONG, heard, inspector, lock, lost, mysql, queue_of, session, wait_for_lock};
 
@@ -187,7 +189,7 @@ async fn after_a_failover_the_first_grant_is_above_all_before_it() {
     // As it looks on a replica which had not got the last grants. An enqueue is
     // the first that the new server hears of us.
     server.sql(&format!(
-        "update leasehold_claim set server = 'another', place = {far}, drawn = {far}, \
+        "update leasehold_claim set place = {far}, drawn = {far}, \
          ticket = null; delete from leasehold_claim where name = 'new'; \
          update leasehold_meta set server = 'another'"
     ));
@@ -199,6 +201,43 @@ async fn after_a_failover_the_first_grant_is_above_all_before_it() {
     assert!(again.token().get() > new.token().get() + 3_600_000_000);
     server.end_connections();
     assert_eq!(lost(&guard).await, Lost::Gone);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_grow_also_when_a_failover_leads_back() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=60s").await;
+    let guard = lock(&one, "ledger").await;
+    let first = guard.token();
+    guard.release().await.unwrap();
+    server.sql(
+        "create table kept_claim as select * from leasehold_claim; \
+         create table kept_meta as select * from leasehold_meta",
+    );
+    // There: another server's term begins, and it grants.
+    server.sql("update leasehold_meta set server = 'another'");
+    let elsewhere = session(&server.url(), "ttl=60s").await;
+    let there = lock(&elsewhere, "ledger").await;
+    assert!(there.token().get() > first.get() + (1 << 32));
+    // And back, to one that has heard of the term but not of the grant.
+    server.sql(
+        "replace into leasehold_claim select * from kept_claim; \
+         update leasehold_meta set server = 'another'",
+    );
+    let other = session(&server.url(), "ttl=60s").await;
+    let back = lock(&other, "ledger").await;
+    let token = back.token();
+    assert!(token > there.token());
+    back.release().await.unwrap();
+    // And back to one that has heard of nothing: those who were there tell it.
+    server.sql(
+        "replace into leasehold_claim select * from kept_claim; \
+         replace into leasehold_meta select * from kept_meta",
+    );
+    let again = lock(&other, "ledger").await;
+    assert!(again.token() > token);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,6 +261,42 @@ async fn after_a_failover_nobody_is_taken_for_dead_at_once() {
     assert_eq!(server.sql(left), "2");
     guard.check().unwrap();
     guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_a_failover_forgot_is_made_good() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=3s").await;
+    let guard = lock(&one, "ledger").await;
+    server.sql(
+        "update leasehold_meta set server = 'another'; update leasehold_session \
+         set expires = utc_timestamp(6) - interval 1 second",
+    );
+    let renewed = "select count(*) from leasehold_session where expires > utc_timestamp(6)";
+    super::server::wait_for("a renewal", || (server.sql(renewed) == "1").then_some(()));
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_stays_locked_keeps_nobody_from_opening_a_session() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let dead = session(&server.url(), "ttl=1h").await;
+    let _guard = lock(&dead, "ledger").await;
+    server.sql("update leasehold_session set expires = utc_timestamp(6) - interval 1 hour");
+    let others = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut blocker = others.begin().await.unwrap();
+    (&mut *blocker)
+        .execute("select * from leasehold_claim where name = 'ledger' and seat = 0 for update")
+        .await
+        .unwrap();
+    let one = session(&server.url(), "ttl=2s").await;
+    let guard = lock(&one, "other").await;
+    guard.check().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

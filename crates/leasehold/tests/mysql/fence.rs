@@ -7,8 +7,9 @@ use leasehold::{ErrorKind, Lost, Session};
 use sqlx_core::executor::Executor;
 use sqlx_core::row::Row;
 
+use super::cost::said;
 use super::server::Mysql;
-use super::{heard, lock, mysql, session, wait_for_lock};
+use super::{heard, inspector, lock, mysql, queue_of, session, wait_for_lock};
 
 async fn pool(server: &Mysql) -> MySqlPool {
     let pool = MySqlPool::connect(&server.url()).await.unwrap();
@@ -76,11 +77,17 @@ async fn a_holder_that_was_passed_over_cannot_commit() {
         let error = fence(&guard, tx).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost(Lost::Gone), "{error}");
     }
+    // Nor is it in anybody's way, as long as it is not rolled back.
+    let third = session(&server.url(), "ttl=60s").await;
+    let waiting = wait_for_lock(&third, "account/1");
+    queue_of(&inspector(&server.url()).await, "account/1", 2).await;
+    theirs.release().await.unwrap();
+    heard(waiting).await.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_granted_the_lock_before_the_commit() {
-    let Some((_folder, server)) = mysql(&[]) else {
+    let Some((_folder, server)) = mysql(&["general-log=1", "general-log-file=said"]) else {
         return;
     };
     let pool = pool(&server).await;
@@ -96,10 +103,14 @@ async fn nobody_is_granted_the_lock_before_the_commit() {
     let other = session(&server.url(), "ttl=60s").await;
     // It is over, and yet nobody gets it.
     assert!(other.mutex("account/1").try_lock().await.unwrap().is_none());
+    let before = said(&server, "order by c.place");
     let waiting = wait_for_lock(&other, "account/1");
     let early = other.mutex("account/1");
     let early = early.lock_within(Duration::from_millis(1500)).await;
     assert_eq!(early.unwrap_err().kind(), ErrorKind::TimedOut);
+    // Those who wait look less and less often, also at the dead.
+    let looks = said(&server, "order by c.place") - before;
+    assert!(looks < 450, "{looks}");
     assert!(!waiting.is_finished());
     tx.commit().await.unwrap();
     let theirs = heard(waiting).await;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use leasehold::mysql::MySqlPool;
 use leasehold::{ErrorKind, Session};
+use sqlx_core::executor::Executor;
 
 use super::server::Mysql;
 use super::way::{Fault, Way};
@@ -202,11 +204,14 @@ async fn whoever_stops_inside_a_take_over_does_not_stop_the_others() {
     let Some((_folder, server)) = mysql(&[]) else {
         return;
     };
-    let (way, far, near) = scene(&server).await;
+    let (way, far, _) = scene(&server).await;
+    let near = super::session(&server.url(), "ttl=2s").await;
+    let kept = lock(&near, "kept").await;
     let dead = super::session(&server.url(), "ttl=20s").await;
     let guard = lock(&dead, "ledger").await;
     let end = "update leasehold_session set expires = utc_timestamp(6) - interval 1 second \
-               where id in (select session from leasehold_claim where ticket is not null)";
+               where id in (select session from leasehold_claim \
+               where ticket is not null and name = 'ledger')";
     server.sql(end);
     way.arm("order by s.id for update skip locked", Fault::HeldBack);
     let mutex = far.mutex("ledger");
@@ -215,5 +220,78 @@ async fn whoever_stops_inside_a_take_over_does_not_stop_the_others() {
     // It has the lock's row, and nothing comes from it any more.
     let next = lock(&near, "ledger").await;
     assert!(next.token() > guard.token());
+    // Nor does it cost those who wait for it what else they have.
+    kept.check().unwrap();
     stopped.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_is_told_also_if_nobody_can_say_why() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = super::session(&server.url(), "ttl=3s").await;
+    let guard = lock(&one, "ledger").await;
+    let kept = lock(&one, "kept").await;
+    server.sql("drop table leasehold_eviction; delete from leasehold_claim where name = 'ledger'");
+    assert_eq!(super::lost(&guard).await, leasehold::Lost::Gone);
+    kept.check().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_comes_to_wait_during_a_look_keeps_its_place() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let (way, far, near) = scene(&server).await;
+    let inspector = inspector(&server.url()).await;
+    let writer = near.rwlock("ledger").write().await.unwrap();
+    let reader = || {
+        let lock = far.rwlock("ledger");
+        tokio::spawn(async move { lock.read_within(LONG).await.unwrap() })
+    };
+    let first = reader();
+    queue_of(&inspector, "ledger", 2).await;
+    way.arm(LOOK, Fault::AnswerHeldBack);
+    way.fired().await;
+    // The look is over and does not know of this one, which waits when it looks itself.
+    let second = reader();
+    queue_of(&inspector, "ledger", 3).await;
+    let place = server.sql("select max(place) from leasehold_claim");
+    way.arm(LOOK, Fault::AnswerHeldBack);
+    way.fired().await;
+    way.release();
+    way.release();
+    // Both answers are heard when there is another look.
+    way.arm(LOOK, Fault::RequestLost);
+    way.fired().await;
+    writer.release().await.unwrap();
+    let _first = heard(first).await;
+    assert_eq!(heard(second).await.token().get().to_string(), place);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_stops_after_a_refusal_does_not_stop_the_others() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let (way, far, near) = scene(&server).await;
+    let guard = lock(&near, "ledger").await;
+    // Nobody can queue, because somebody has locked what is not there.
+    let others = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut blocker = others.begin().await.unwrap();
+    (&mut *blocker)
+        .execute("select * from leasehold_claim where name = 'ledger' and seat > 0 for update")
+        .await
+        .unwrap();
+    way.arm("rollback", Fault::HeldBack);
+    let stopped = wait_for_lock(&far, "ledger");
+    way.fired().await;
+    // It was refused and has not given back the lock's row, and nothing comes from it.
+    blocker.rollback().await.unwrap();
+    stopped.abort();
+    let next = super::session(&server.url(), "ttl=20s").await;
+    let waiting = wait_for_lock(&next, "ledger");
+    guard.release().await.unwrap();
+    heard(waiting).await.release().await.unwrap();
 }

@@ -1,8 +1,13 @@
 //! `mode=session`: sessions that live as long as a connection.
 
+use std::time::Duration;
+
 use leasehold::Lost;
+use leasehold::mysql::MySqlPool;
+use sqlx_core::executor::Executor;
 
 use super::server::wait_for;
+use super::way::{Fault, Way};
 use super::{heard, inspector, lock, lost, mysql, queue_of, session, wait_for_lock};
 
 const MODE: &str = "ttl=20s&mode=session";
@@ -58,6 +63,53 @@ async fn the_end_of_the_connection_is_the_end_of_the_session() {
     assert_eq!(lost(&guard).await, Lost::Gone);
     next.release().await.unwrap();
     lock(&one, "ledger").await.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_something_was_in_the_way_of_does_not_cost_the_tie() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=6s&mode=session").await;
+    let guard = lock(&one, "ledger").await;
+    let others = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut blocker = others.begin().await.unwrap();
+    (&mut *blocker)
+        .execute("select id from leasehold_session for update")
+        .await
+        .unwrap();
+    let renewal = wait_for("a renewal that is kept waiting", || {
+        let waits = "select id from information_schema.processlist \
+                     where info like '%set expires = utc_timestamp%' and id <> connection_id()";
+        Some(server.sql(waits)).filter(|id| !id.is_empty())
+    });
+    server.sql(&format!("kill query {renewal}"));
+    let before = guard.valid_for();
+    blocker.rollback().await.unwrap();
+    wait_for("a renewal", || (guard.valid_for() > before).then_some(()));
+    guard.check().unwrap();
+    let tie = "select is_used_lock(concat('leasehold.', lower(hex(id)))) from leasehold_session";
+    assert_eq!(server.sql(tie), renewal);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_renewal_does_not_cost_the_tie() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    let far = session(&way.url(), "ttl=6s&mode=session&ssl-mode=disabled").await;
+    let guard = lock(&far, "ledger").await;
+    way.arm("Keeps a lease", Fault::AnswerHeldBack);
+    way.fired().await;
+    // The watchdog gave it a second, and tries again.
+    let late = Duration::from_millis(2500);
+    wait_for("a late answer", || (guard.valid_for() < late).then_some(()));
+    way.release();
+    wait_for("a renewal", || (guard.valid_for() > late).then_some(()));
+    guard.check().unwrap();
+    guard.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     Silence,
     /// It reaches the server only when the test lets it go.
     HeldBack,
+    /// The server does it, and the answer arrives when the test lets it go.
+    AnswerHeldBack,
 }
 
 /// A running way. It ends when it is dropped.
@@ -109,7 +111,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
                                 state.fired.notify_one();
                                 return Ok(());
                             }
-                            Fault::AnswerLost | Fault::Silence => {}
+                            Fault::AnswerLost | Fault::Silence | Fault::AnswerHeldBack => {}
                         }
                     }
                     server.write_all(&message).await?;
@@ -119,11 +121,17 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
                 if count? == 0 {
                     return Ok(());
                 }
-                match fault {
+                match fault.take() {
                     None => client.write_all(&answers).await?,
                     Some(fault) => {
-                        wait_until_done(&mut server).await?;
+                        answers.extend(wait_until_done(&mut server).await?);
                         state.fired.notify_one();
+                        if fault == Fault::AnswerHeldBack {
+                            state.released.notified().await;
+                            client.write_all(&answers).await?;
+                            answers.clear();
+                            continue;
+                        }
                         if fault == Fault::AnswerLost {
                             return Ok(());
                         }
@@ -154,18 +162,19 @@ impl State {
 }
 
 /// Asks the server for a sign of life behind what it was sent, and reads until it
-/// has given one: then it has done all before it.
-async fn wait_until_done(server: &mut TcpStream) -> std::io::Result<()> {
+/// has given one: then it has done all before it. Gives what it read before that.
+async fn wait_until_done(server: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     // A ping, whose answer is an OK that stands alone with the number 1.
     server.write_all(&[1, 0, 0, 0, 14]).await?;
     let mut last = Vec::new();
     loop {
         if server.read_buf(&mut last).await? == 0 {
-            return Ok(());
+            return Ok(last);
         }
         let pong = [7, 0, 0, 1, 0, 0, 0];
         if last.len() >= 11 && last[last.len() - 11..].starts_with(&pong) {
-            return Ok(());
+            last.truncate(last.len() - 11);
+            return Ok(last);
         }
     }
 }

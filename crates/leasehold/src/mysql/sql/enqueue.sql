@@ -7,12 +7,13 @@ start transaction read write;
 select count(ticket), max(if(seat = 0, drawn, 0)) into @leasehold_queue, @leasehold_place
 from {claim} where name = {name};
 insert into {claim} (name, seat, place, ticket, session, holder, capacity, weight, label,
-    since, drawn, queued, server)
+    since, drawn, queued, term)
 select {name}, if(@leasehold_queue = 0, 0, @leasehold_place), @leasehold_place, {ticket}, l.id,
-    {holder}, {capacity}, {weight}, {label}, utc_timestamp(6), 0, 0, ''
+    {holder}, {capacity}, {weight}, {label}, utc_timestamp(6), 0, 0, 0
 from (
     select s.id from {session} s
     where s.id = {lease} and s.epoch = {epoch} and s.expires > utc_timestamp(6)
+    and not {is_loose} and exists (select 1 from {meta} m where {current})
 ) l
 where not exists (
     select 1 from {claim} c

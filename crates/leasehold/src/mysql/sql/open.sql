@@ -5,5 +5,6 @@ start transaction read write;
 insert ignore into {session} (id, expires, ttl, epoch, tied, host, pid, label, since)
 values ({lease}, utc_timestamp(6) + interval {ttl} microsecond, {ttl}, 0, {tied}, {host},
     {pid}, {label}, utc_timestamp(6));
-select epoch, {server}, {is_tied}, connection_id() from {session} where id = {lease};
+select s.epoch, {server}, {is_tied}, connection_id(), {current}, m.term
+from {session} s join {meta} m where s.id = {lease};
 commit

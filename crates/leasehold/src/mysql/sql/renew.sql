@@ -2,7 +2,8 @@
 set transaction isolation level read committed;
 start transaction read write;
 update {session} set expires = utc_timestamp(6) + interval {ttl} microsecond, ttl = {ttl}
-where id = {lease} and expires > utc_timestamp(6);
-select expires > utc_timestamp(6) and {is_tied}, {server} from {session} where id = {lease};
+where id = {lease} and expires > utc_timestamp(6) and {writable};
+select s.expires > utc_timestamp(6) and {is_tied}, {server}, {current}, m.term
+from {session} s join {meta} m where s.id = {lease};
 select hex(name), place, hex(ticket) from {claim} where session = {lease} and ticket is not null;
 commit

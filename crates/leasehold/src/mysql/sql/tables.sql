@@ -5,7 +5,8 @@ create table if not exists {meta} (
     version integer not null,
     server varchar(255) not null,
     started bigint not null,
-    floor bigint unsigned not null
+    floor bigint unsigned not null,
+    term bigint not null
 ) engine = InnoDB default character set utf8mb4 collate utf8mb4_bin;
 
 create table if not exists {session} (
@@ -36,7 +37,7 @@ create table if not exists {claim} (
     since datetime(6) not null,
     drawn bigint unsigned not null,
     queued tinyint not null,
-    server varchar(255) not null,
+    term bigint not null,
     primary key (name, seat),
     key by_session (session, ticket)
 ) engine = InnoDB default character set utf8mb4 collate utf8mb4_bin;
@@ -54,4 +55,5 @@ create table if not exists {eviction} (
     key by_name (name, at)
 ) engine = InnoDB default character set utf8mb4 collate utf8mb4_bin;
 
-insert ignore into {meta} (one, version, server, started, floor) values (1, 1, '', 0, 0);
+insert ignore into {meta} (one, version, server, started, floor, term)
+values (1, 1, '', 0, 0, 0);
