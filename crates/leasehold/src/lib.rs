@@ -47,6 +47,7 @@ mod hold;
 mod inspector;
 mod lease;
 mod local;
+mod memo;
 mod memory;
 mod multi;
 mod mutex;
@@ -72,6 +73,7 @@ mod watchdog;
 mod zookeeper;
 
 pub use config::parse_duration;
+pub use engine::{Memo, Reading};
 pub use error::{Effect, Error, ErrorKind, Result};
 #[doc(hidden)]
 #[cfg(feature = "etcd")]
@@ -79,6 +81,7 @@ pub use etcd::BareEtcd;
 pub use fence::{Fence, Token};
 pub use guard::{Guard, Lost};
 pub use inspector::{Inspector, inspect};
+pub use memo::LONGEST_MEMO;
 pub use memory::Memory;
 pub use multi::{Guards, LockAll};
 pub use mutex::Mutex;

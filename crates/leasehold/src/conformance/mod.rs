@@ -38,6 +38,7 @@
 //! | 24 few tasks | `many` | the number of connections |
 //! | 25 shut-down | `dropping` | |
 //! | 26 errors and secrets | `errors` | passwords in the process list |
+//! | the memo | `memo` | |
 // A case fails by panicking, with the place and what was expected.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
@@ -57,6 +58,7 @@ mod fencing;
 mod inspection;
 mod lost;
 mod many;
+mod memo;
 mod names;
 mod order;
 mod outage;
@@ -149,6 +151,7 @@ pub fn cases() -> Vec<Case> {
         inspection::cases,
         errors::cases,
         clocks::cases,
+        memo::cases,
     ];
     subjects.into_iter().flat_map(|cases| cases()).collect()
 }
@@ -176,6 +179,10 @@ fn tokens(promises: &Promises) -> Result<(), &'static str> {
         promises.fence >= Grade::OrderedByClock,
         "has no ordered tokens",
     )
+}
+
+fn memo(promises: &Promises) -> Result<(), &'static str> {
+    promised(promises.memo, "keeps no memos")
 }
 
 fn peers(promises: &Promises) -> Result<(), &'static str> {

@@ -14,6 +14,7 @@ const SHARED: &str = "leasehold/shared/";
 const BROKEN: &str = "leasehold/broken/";
 const INBOX: &str = "leasehold/inbox/";
 const TAIL: &str = "leasehold/tail/";
+const MEMO: &str = "leasehold/memo/";
 
 /// The keys from `start` to before `end`.
 #[derive(Clone, PartialEq, Eq)]
@@ -132,6 +133,11 @@ pub(super) fn inbox(lease: i64) -> Vec<u8> {
 /// Who came last into the queue of a mutex, if it was long.
 pub(super) fn tail(name: &Name) -> Vec<u8> {
     format!("{TAIL}{}", field(name.as_str())).into_bytes()
+}
+
+/// The memo of a lock.
+pub(super) fn memo(name: &Name) -> Vec<u8> {
+    format!("{MEMO}{}", field(name.as_str())).into_bytes()
 }
 
 /// The store's number of a lease.

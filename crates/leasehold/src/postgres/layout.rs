@@ -11,22 +11,29 @@ pub(super) const VERSION: u32 = 1;
 /// Nobody else makes tables meanwhile.
 const FOUNDING: &str = "select pg_advisory_xact_lock(7809639173);\n";
 
-const PARTS: [&str; 5] = [
+/// Came later, and is made beside the rest where it is missing.
+const MEMO: &str = include_str!("sql/memo.sql");
+
+const PARTS: [&str; 6] = [
     include_str!("sql/tables.sql"),
     include_str!("sql/common.sql"),
     include_str!("sql/claims.sql"),
     include_str!("sql/sessions.sql"),
     include_str!("sql/founding.sql"),
+    MEMO,
 ];
 
 /// Everything that the engine needs in a database, as SQL that may be run again.
 pub(super) fn script(schema: &str, mode: Mode) -> String {
+    match mode {
+        Mode::Lease => in_schema(schema, &PARTS.join("\n")),
+        Mode::Session => in_schema(schema, include_str!("sql/advisory.sql")),
+    }
+}
+
+fn in_schema(schema: &str, sql: &str) -> String {
     let quoted = identifier(schema);
-    let whole = match mode {
-        Mode::Lease => PARTS.join("\n"),
-        Mode::Session => include_str!("sql/advisory.sql").to_owned(),
-    };
-    let whole = whole
+    let whole = sql
         .replace(
             "if not exists leasehold;",
             &format!("if not exists {quoted};"),
@@ -41,8 +48,10 @@ fn regclass(schema: &str) -> String {
     quoted(&format!("{}.token", identifier(schema)))
 }
 
-/// Leaves the schema ready for use, making it if it is missing.
-pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<()> {
+/// Leaves the schema ready for use, making it if it is missing. Says whether it
+/// has memos: tables that somebody made by hand before there were any have none
+/// until the script is run again.
+pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<bool> {
     let doing = || "connect".to_owned();
     let state = state(pool, schema).await?;
     if state.is_standby {
@@ -72,6 +81,7 @@ pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<()>
     let meta = format!("{}.meta", identifier(schema));
     // Where leases are rows there is no such column.
     let query = format!("select m.version, to_jsonb(m) ->> 'mode' from {meta} m");
+    let has_memo = state.has_memo || !state.has_tables;
     let answer = pool.ask(&query, doing).await?;
     let row = answer.rows.first();
     let version: Option<u32> = row.and_then(|row| number(row, 0));
@@ -85,7 +95,16 @@ pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<()>
                       leave mode=session out or name another schema"
                 .into(),
         },
-        Some(VERSION) => return Ok(()),
+        Some(VERSION) if mode == Mode::Session => return Ok(false),
+        Some(VERSION) if has_memo => return Ok(true),
+        Some(VERSION) => {
+            let made = pool.ask(&in_schema(schema, MEMO), doing).await;
+            return match made {
+                Ok(_) => Ok(true),
+                Err(error) if error.kind() == ErrorKind::Denied => Ok(false),
+                Err(error) => Err(error),
+            };
+        }
         Some(newer) if newer > VERSION => {
             format!("layout version {newer} is newer than {VERSION}: update leasehold")
         }
@@ -120,6 +139,7 @@ pub(super) struct State {
     pub(super) is_read_only: bool,
     pub(super) release: u32,
     pub(super) has_tables: bool,
+    pub(super) has_memo: bool,
     /// What a transaction has unless it says so itself is what we need.
     pub(super) has_our_defaults: bool,
 }
@@ -129,13 +149,15 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
         "select pg_is_in_recovery(), current_setting('transaction_read_only'), \
          current_setting('server_version_num'), exists (select from pg_catalog.pg_class c \
          join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-         where n.nspname = {} and c.relname = 'meta'), \
+         where n.nspname = {0} and c.relname = 'meta'), \
          current_setting('default_transaction_isolation') = 'read committed' \
          and current_setting('default_transaction_deferrable') = 'off' \
          and current_setting('synchronous_commit') in ('on', 'remote_apply') \
          and (select count(*) from pg_catalog.pg_settings \
          where name in ('lock_timeout', 'statement_timeout', 'transaction_timeout') \
-         and reset_val <> '0') = 0",
+         and reset_val <> '0') = 0, exists (select from pg_catalog.pg_class c \
+         join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+         where n.nspname = {0} and c.relname = 'memo')",
         quoted(schema)
     );
     let answer = pool.ask(&query, || "connect".to_owned()).await?;
@@ -149,6 +171,7 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
         release: number(row, 2).unwrap_or(0),
         has_tables: column(row, 3) == Some("t"),
         has_our_defaults: column(row, 4) == Some("t"),
+        has_memo: column(row, 5) == Some("t"),
     })
 }
 

@@ -1,0 +1,21 @@
+-- Writes the lock's memo if the claim holds; removes it if there are no bytes.
+-- KEYS   4 the lock's memo
+-- ARGV   1 ticket, 2 token, 3 edition, 4 bytes
+-- Answer 1, or 0 if the claim is not there or does not hold
+local me, claim = ARGV[1], nil
+if alone == me then
+  claim = is_alive(alone_claim) and alone_claim
+elseif capacity then
+  claim = call('ZSCORE', queue, me) and read(me)
+  claim = claim and order_of(claim) <= held and claim
+end
+if not claim then return 0 end
+local last = call('HMGET', KEYS[4], 'token', 'edition')
+-- A request that comes late does not bring back an older edition of its own hold.
+if last[1] == ARGV[2] and tonumber(last[2]) > tonumber(ARGV[3]) then return 1 end
+if ARGV[4] == '' then
+  call('DEL', KEYS[4])
+else
+  call('HSET', KEYS[4], 'token', ARGV[2], 'edition', ARGV[3], 'bytes', ARGV[4])
+end
+return 1

@@ -1,0 +1,80 @@
+//! Memos, in a table of their own beside the layout.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::database::Store;
+use super::fault::Fault;
+use super::queue::{self, END, Row};
+use super::standing::holders;
+use crate::clock;
+use crate::engine::{ClaimRef, Memo, Noted, Reading};
+use crate::fence::Token;
+
+/// Writes the memo if the claim holds.
+pub(super) fn write(
+    store: &Store,
+    connection: &Connection,
+    claim: &ClaimRef,
+    memo: &Memo,
+) -> Result<Noted, Fault> {
+    // Unlike a claim it has to be there after a power loss. A pragma cannot
+    // change inside the transaction.
+    connection.pragma_update(None, "synchronous", "full")?;
+    let noted = write_to_disk(store, connection, claim, memo);
+    connection.pragma_update(None, "synchronous", "normal")?;
+    noted
+}
+
+fn write_to_disk(
+    store: &Store,
+    connection: &Connection,
+    claim: &ClaimRef,
+    memo: &Memo,
+) -> Result<Noted, Fault> {
+    let write = store.begin(connection)?;
+    // After the transaction began, so that who lives now cannot be taken over
+    // before the commit.
+    let now = clock::boot_time();
+    let name = claim.name.as_str();
+    let rows = queue::read(connection, name, END)?;
+    let is_ours = |row: &Row| row.ticket == claim.id && !row.has_ended(now);
+    if !rows.iter().take(holders(&rows)).any(is_ours) {
+        return Ok(Noted::NotHeld);
+    }
+    connection.execute_batch(include_str!("sql/memo_table.sql"))?;
+    let (token, edition) = (memo.token.get().cast_signed(), memo.edition.cast_signed());
+    if memo.bytes.is_empty() {
+        let mut remove = connection.prepare_cached(include_str!("sql/memo_remove.sql"))?;
+        remove.execute((name, token, edition))?;
+    } else {
+        let mut insert = connection.prepare_cached(include_str!("sql/memo_write.sql"))?;
+        insert.execute((name, token, edition, &memo.bytes))?;
+    }
+    store.commit(write)?;
+    Ok(Noted::Written)
+}
+
+/// The memo of a name. Reads only.
+pub(super) fn read(connection: &Connection, name: &str) -> Result<Reading, Fault> {
+    let has_table = "select exists (select 1 from sqlite_schema where name = 'memo')";
+    let has_table = connection
+        .prepare_cached(has_table)?
+        .query_row([], |row| row.get(0))?;
+    let memo = match has_table {
+        true => connection
+            .prepare_cached(include_str!("sql/memo.sql"))?
+            .query_row([name], |row| {
+                Ok(Memo {
+                    token: Token::new(row.get::<_, i64>(0)?.cast_unsigned()),
+                    edition: row.get::<_, i64>(1)?.cast_unsigned(),
+                    bytes: row.get(2)?,
+                })
+            })
+            .optional()?,
+        false => None,
+    };
+    Ok(Reading {
+        memo,
+        time: Some(clock::wall_time()),
+    })
+}
