@@ -23,12 +23,14 @@
 pub mod blocking;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod election;
 pub mod engine;
 pub mod fence;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+pub mod once;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod rule;

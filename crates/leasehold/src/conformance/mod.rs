@@ -38,7 +38,7 @@
 //! | 24 few tasks | `many` | the number of connections |
 //! | 25 shut-down | `dropping` | |
 //! | 26 errors and secrets | `errors` | passwords in the process list |
-//! | the memo | `memo` | |
+//! | the memo and what is built on it | `memo`, `election`, `once` | |
 // A case fails by panicking, with the place and what was expected.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
@@ -52,6 +52,7 @@ mod cancel;
 mod clocks;
 mod crash;
 mod dropping;
+mod election;
 mod errors;
 mod exclusion;
 mod fencing;
@@ -60,6 +61,7 @@ mod lost;
 mod many;
 mod memo;
 mod names;
+mod once;
 mod order;
 mod outage;
 mod permits;
@@ -152,6 +154,8 @@ pub fn cases() -> Vec<Case> {
         errors::cases,
         clocks::cases,
         memo::cases,
+        election::cases,
+        once::cases,
     ];
     subjects.into_iter().flat_map(|cases| cases()).collect()
 }
