@@ -215,7 +215,16 @@ impl Work<'_> {
         if let Some(loss) = ending.loss {
             return Err(Failure::new(exit::LOST, loss));
         }
-        run.complete().await?;
+        if self.args.at_least.is_some() {
+            // The slot is done by then; only the lock is kept.
+            tokio::select! {
+                biased;
+                completed = run.complete() => completed?,
+                signal = signals.end() => return Ok((exit::signalled(signal as i32), true)),
+            }
+        } else {
+            run.complete().await?;
+        }
         let code = match ending.change {
             Change::Exited(code) => code,
             Change::Killed(signal) => exit::signalled(signal),

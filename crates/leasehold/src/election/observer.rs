@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Election, Leader};
 use crate::clock::Moment;
 use crate::error::Result;
+use crate::reaper::limited;
 
 /// Tells every leader in order. Made by [`Election::observe`].
 ///
@@ -84,13 +85,14 @@ impl Observer {
                 let doing = format!("observe {}", self.election.name);
                 return Err(core.closed_error(doing));
             }
-            let looked = self.election.look().await;
+            let looked = limited(core, self.election.look()).await;
             self.due = Some(core.clock.now() + self.pause);
             match looked {
-                Ok((leader, leaders)) => self.sightings.take_in(leader.as_ref(), leaders),
+                Some(Ok((leader, leaders))) => self.sightings.take_in(leader.as_ref(), leaders),
                 // It comes back, or the session closes.
-                Err(error) if error.is_passing() => {}
-                Err(error) => return Err(error),
+                None => {}
+                Some(Err(error)) if error.is_passing() => {}
+                Some(Err(error)) => return Err(error),
             }
         }
     }
