@@ -13,10 +13,10 @@ use crate::world::{World, until};
 const WORK: &str = "echo $LEASEHOLD_SLOT $LEASEHOLD_ATTEMPT >> begun
 sleep 0.01
 echo $LEASEHOLD_SLOT >> effects";
-/// The same, but the first attempt of some slots kills the leasehold around it:
+/// The same, but the first run of some slots kills the leasehold around it:
 /// of every third slot before the effect, of every fifth after it.
 const DEADLY_WORK: &str = "echo $LEASEHOLD_SLOT $LEASEHOLD_ATTEMPT >> begun
-is_first() { test $LEASEHOLD_ATTEMPT = 1; }
+is_first() { test $(grep -c \"^$LEASEHOLD_SLOT \" begun) = 1; }
 is_first && test $((LEASEHOLD_SLOT % 3)) = 0 && kill -KILL $PPID && sleep 1000
 echo $LEASEHOLD_SLOT >> effects
 is_first && test $((LEASEHOLD_SLOT % 5)) = 0 && kill -KILL $PPID && sleep 1000

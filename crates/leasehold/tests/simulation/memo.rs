@@ -69,8 +69,8 @@ async fn run(mut rng: Rng, broken: Option<Make>) -> (Vec<String>, usize) {
             while tasks.join_next().await.is_some() {}
         })
     );
-    let last = store.read_memo(&leasehold::Name::new(NAME).unwrap());
-    let last = last.await.unwrap().memo;
+    let name = leasehold::Name::new(NAME).unwrap();
+    let last = store.read_memo(&name).await.unwrap().memo;
     let written = written.lock().unwrap();
     let mut faults = Vec::new();
     let mut by_number = BTreeMap::new();
