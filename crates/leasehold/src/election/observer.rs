@@ -156,6 +156,10 @@ mod tests {
         }
     }
 
+    fn look(sightings: &mut Sightings, leads: Option<&Leader>, leaders: &[&Leader]) {
+        sightings.take_in(leads, leaders.iter().copied().cloned().collect());
+    }
+
     fn told(sightings: &mut Sightings) -> Vec<String> {
         let told = sightings.waiting.drain(..).map(|sighting| match sighting {
             Sighting::Leader { leader, missed: 0 } => format!("{} {}", leader.term, leader.text()),
@@ -168,19 +172,19 @@ mod tests {
     #[test]
     fn every_leader_is_told_once_and_in_order() {
         let mut sightings = Sightings::default();
-        sightings.take_in(None, Vec::new());
+        look(&mut sightings, None, &[]);
         assert_eq!(told(&mut sightings), ["nobody"]);
         let (one, two, three) = (leader(1, "a"), leader(2, "b"), leader(3, "c"));
-        sightings.take_in(Some(&one), vec![one.clone()]);
-        sightings.take_in(Some(&one), vec![one.clone()]);
+        look(&mut sightings, Some(&one), &[&one]);
+        look(&mut sightings, Some(&one), &[&one]);
         assert_eq!(told(&mut sightings), ["1 a"]);
-        sightings.take_in(None, vec![one.clone()]);
-        sightings.take_in(Some(&three), vec![one.clone(), two, three.clone()]);
+        look(&mut sightings, None, &[&one]);
+        look(&mut sightings, Some(&three), &[&one, &two, &three]);
         assert_eq!(told(&mut sightings), ["nobody", "2 b", "3 c"]);
         // A look that was late does not go back.
-        sightings.take_in(Some(&one), vec![one]);
+        look(&mut sightings, Some(&one), &[&one]);
         assert_eq!(told(&mut sightings), ["nobody"]);
-        sightings.take_in(Some(&three), vec![three]);
+        look(&mut sightings, Some(&three), &[&three]);
         assert_eq!(told(&mut sightings), ["3 c"]);
     }
 
@@ -188,11 +192,11 @@ mod tests {
     fn another_value_is_told_and_a_gap_is_counted() {
         let mut sightings = Sightings::default();
         let one = leader(1, "a");
-        sightings.take_in(Some(&one), vec![one]);
+        look(&mut sightings, Some(&one), &[&one]);
         let said = leader(1, "b");
-        sightings.take_in(Some(&said), vec![said]);
+        look(&mut sightings, Some(&said), &[&said]);
         let late = leader(5, "c");
-        sightings.take_in(Some(&late), vec![late]);
+        look(&mut sightings, Some(&late), &[&late]);
         assert_eq!(told(&mut sightings), ["1 a", "1 b", "5 after 3"]);
     }
 }
