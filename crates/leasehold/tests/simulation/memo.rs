@@ -112,13 +112,10 @@ async fn raise(session: Session, written: Written, mut rng: Rng) {
             let _ = tokio::time::timeout(rng.millis(0..50), writing).await;
             continue;
         }
-        match guard.write_memo(number.to_string()).await {
-            Ok(()) => {
-                let token = guard.token().get();
-                written.lock().unwrap().push((number, token));
-            }
-            // Nothing is known of it, or nothing was written.
-            Err(_) => {}
+        // After an error nothing is known of it, or nothing was written.
+        if guard.write_memo(number.to_string()).await.is_ok() {
+            let token = guard.token().get();
+            written.lock().unwrap().push((number, token));
         }
         if rng.chance(50) {
             let _ = guard.release().await;
