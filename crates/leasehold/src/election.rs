@@ -182,7 +182,7 @@ impl Leadership {
     ///
     /// # Errors
     /// `Lost` if the leadership is lost; else as for
-    /// [`Guard::write_memo`](Guard::write_memo).
+    /// [`Guard::write_memo`].
     ///
     /// # Cancel safety
     /// Dropping the future leaves it open whether it is said.
