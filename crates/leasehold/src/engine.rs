@@ -64,7 +64,8 @@ pub trait Engine: Inspect {
 
     /// Writes the lock's memo if the claim, which was granted, is still there
     /// and holds, in one step. Of two writes under one token the one with the
-    /// smaller edition never replaces the other. No bytes remove the memo.
+    /// smaller edition never replaces the other. No bytes remove the memo, but
+    /// not its edition.
     async fn write_memo(&self, claim: &ClaimRef, _memo: &Memo) -> Result<Noted> {
         let doing = format!("write the memo of {}", claim.name);
         Err(crate::memo::unsupported(doing))

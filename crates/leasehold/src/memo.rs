@@ -44,6 +44,16 @@ impl Memo {
     }
 }
 
+impl Reading {
+    /// From what the store has. A memo that was removed is still there, without
+    /// bytes: its edition keeps a request that comes late from bringing back
+    /// what was removed.
+    pub(crate) fn of(kept: Option<Memo>, time: Option<Duration>) -> Self {
+        let memo = kept.filter(|memo| !memo.bytes.is_empty());
+        Self { memo, time }
+    }
+}
+
 impl Guard {
     /// Writes the memo of this lock, which stays when the lock is given back.
     /// The store checks, in one step with the write, that this guard's claim

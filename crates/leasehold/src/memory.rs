@@ -50,6 +50,7 @@ struct State {
     leases: BTreeMap<LeaseId, LeaseRecord>,
     locks: BTreeMap<Name, Vec<Record>>,
     evictions: Vec<(Name, Eviction)>,
+    /// Without bytes if they were removed.
     memos: BTreeMap<Name, Memo>,
 }
 
@@ -322,18 +323,13 @@ impl Engine for Memory {
         if state.memos.get(&claim.name).is_some_and(is_overtaken) {
             return Ok(Noted::Written);
         }
-        match memo.bytes.is_empty() {
-            true => state.memos.remove(&claim.name),
-            false => state.memos.insert(claim.name.clone(), memo.clone()),
-        };
+        state.memos.insert(claim.name.clone(), memo.clone());
         Ok(Noted::Written)
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
-        Ok(Reading {
-            memo: self.state().memos.get(name).cloned(),
-            time: Some(wall_time()),
-        })
+        let kept = self.state().memos.get(name).cloned();
+        Ok(Reading::of(kept, Some(wall_time())))
     }
 }
 

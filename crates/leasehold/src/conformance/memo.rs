@@ -34,6 +34,11 @@ pub(super) fn cases() -> Vec<Case> {
             memo,
             a_late_request_does_not_bring_back_an_older_edition,
         ),
+        Case::new(
+            &[7],
+            memo,
+            a_late_request_does_not_bring_back_what_was_removed,
+        ),
         Case::new(&[], memo, a_hold_that_wrote_is_not_handed_over),
         Case::new(&[], memo, a_memo_may_be_so_long_and_no_longer),
         Case::new(&[22], memo, memos_of_different_names_do_not_meet),
@@ -235,6 +240,28 @@ async fn a_late_request_does_not_bring_back_an_older_edition(bench: Bench) {
     assert_eq!(text(&bench, &name).await.as_deref(), Some("done"));
     assert_eq!(write(edition(token, 2, "done")).await, Noted::Written);
     assert_eq!(read(&bench, &name).await.unwrap().edition, 2);
+    engine.close(&lease).await.unwrap();
+}
+
+async fn a_late_request_does_not_bring_back_what_was_removed(bench: Bench) {
+    let (engine, name) = (bench.engine().await, bench.name());
+    let (lease, claim, token) = granted(&*engine, &name).await;
+    let write = async |memo| engine.write_memo(&claim, &memo).await.unwrap();
+    // The first is overtaken by the second, and there was nothing to remove.
+    assert_eq!(write(edition(token, 2, "")).await, Noted::Written);
+    assert_eq!(write(edition(token, 1, "running")).await, Noted::Written);
+    assert_eq!(read(&bench, &name).await, None);
+    assert_eq!(write(edition(token, 4, "again")).await, Noted::Written);
+    assert_eq!(write(edition(token, 5, "")).await, Noted::Written);
+    assert_eq!(write(edition(token, 4, "again")).await, Noted::Written);
+    assert_eq!(read(&bench, &name).await, None);
+    engine.close(&lease).await.unwrap();
+    // The next one removes it too, and writes it anew.
+    let (lease, claim, token) = granted(&*engine, &name).await;
+    let write = async |memo| engine.write_memo(&claim, &memo).await.unwrap();
+    assert_eq!(write(edition(token, 1, "")).await, Noted::Written);
+    assert_eq!(write(edition(token, 2, "new")).await, Noted::Written);
+    assert_eq!(text(&bench, &name).await.as_deref(), Some("new"));
     engine.close(&lease).await.unwrap();
 }
 

@@ -2,7 +2,7 @@
 //! made the claim and the one that last wrote the memo, in one transaction.
 
 use super::keys;
-use super::request::{created_at, delete, look, one, put, read, written_at};
+use super::request::{created_at, look, one, put, read, written_at};
 use super::wire::{KeyValue, TxnRequest};
 use super::{EtcdEngine, lively};
 use crate::engine::{ClaimRef, Memo, Noted, Reading};
@@ -25,13 +25,9 @@ pub(super) async fn write(engine: &EtcdEngine, claim: &ClaimRef, memo: &Memo) ->
     // Mostly there is none, or the answer says which.
     let mut last = 0;
     for _ in 0..ROUNDS {
-        let change = match memo.bytes.is_empty() {
-            true => delete(&key),
-            false => put(&key, &memo.to_record(), 0),
-        };
         let request = TxnRequest {
             compare: vec![created_at(&mine.key, order), written_at(&key, last)],
-            success: vec![change],
+            success: vec![put(&key, &memo.to_record(), 0)],
             failure: vec![read(one(&key)), read(one(&mine.key))],
         };
         let answer = engine.transact(&request, doing).await?;
@@ -66,11 +62,8 @@ pub(super) async fn read_memo(engine: &EtcdEngine, name: &Name) -> Result<Readin
     let doing = || format!("read the memo of {name}");
     let answer = engine.transact(&request, doing).await?;
     let found = answer.into_reads().next().unwrap_or_default();
-    Ok(Reading {
-        memo: found.kvs.first().and_then(read_value),
-        // etcd tells nobody what time it is.
-        time: None,
-    })
+    // etcd tells nobody what time it is.
+    Ok(Reading::of(found.kvs.first().and_then(read_value), None))
 }
 
 fn read_value(kv: &KeyValue) -> Option<Memo> {

@@ -49,7 +49,7 @@ pub(super) async fn read(engine: &PostgresEngine, name: &Name) -> Result<Reading
         .await?;
     let reading = answer.rows.first().and_then(|row| {
         let time = Some(Duration::from_micros(number(row, 3)?));
-        let memo = match column(row, 0) {
+        let kept = match column(row, 0) {
             None => None,
             Some(token) => Some(Memo {
                 token: Token::new(token.parse().ok()?),
@@ -57,7 +57,7 @@ pub(super) async fn read(engine: &PostgresEngine, name: &Name) -> Result<Reading
                 bytes: unhex(column(row, 2)?)?,
             }),
         };
-        Some(Reading { memo, time })
+        Some(Reading::of(kept, time))
     });
     reading.ok_or_else(|| strange(doing(), &engine.pool.label))
 }

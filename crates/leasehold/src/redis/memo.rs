@@ -57,7 +57,7 @@ fn memo_key(keys: &Keys) -> String {
 }
 
 fn parse(answer: &[String]) -> Option<Reading> {
-    let memo = match answer.get(1..)? {
+    let kept = match answer.get(1..)? {
         [] => None,
         [token, edition, bytes] => Some(Memo {
             token: Token::new(token.parse().ok()?),
@@ -67,8 +67,5 @@ fn parse(answer: &[String]) -> Option<Reading> {
         _ => return None,
     };
     let time = Duration::from_micros(answer[0].parse().ok()?);
-    Some(Reading {
-        memo,
-        time: Some(time),
-    })
+    Some(Reading::of(kept, Some(time)))
 }

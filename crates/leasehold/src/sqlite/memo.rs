@@ -43,13 +43,8 @@ fn write_to_disk(
     }
     connection.execute_batch(include_str!("sql/memo_table.sql"))?;
     let (token, edition) = (memo.token.get().cast_signed(), memo.edition.cast_signed());
-    if memo.bytes.is_empty() {
-        let mut remove = connection.prepare_cached(include_str!("sql/memo_remove.sql"))?;
-        remove.execute((name, token, edition))?;
-    } else {
-        let mut insert = connection.prepare_cached(include_str!("sql/memo_write.sql"))?;
-        insert.execute((name, token, edition, &memo.bytes))?;
-    }
+    let mut insert = connection.prepare_cached(include_str!("sql/memo_write.sql"))?;
+    insert.execute((name, token, edition, &memo.bytes))?;
     store.commit(write)?;
     Ok(Noted::Written)
 }
@@ -60,7 +55,7 @@ pub(super) fn read(connection: &Connection, name: &str) -> Result<Reading, Fault
     let has_table = connection
         .prepare_cached(has_table)?
         .query_row([], |row| row.get(0))?;
-    let memo = match has_table {
+    let kept = match has_table {
         true => connection
             .prepare_cached(include_str!("sql/memo.sql"))?
             .query_row([name], |row| {
@@ -73,8 +68,5 @@ pub(super) fn read(connection: &Connection, name: &str) -> Result<Reading, Fault
             .optional()?,
         false => None,
     };
-    Ok(Reading {
-        memo,
-        time: Some(clock::wall_time()),
-    })
+    Ok(Reading::of(kept, Some(clock::wall_time())))
 }

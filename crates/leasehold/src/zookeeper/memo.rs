@@ -76,20 +76,15 @@ async fn attempt(
         version: -1,
     }];
     let path = path.to_owned();
-    match (last, memo.bytes.is_empty()) {
-        (Some((_, version)), false) => requests.push(Request::Write {
+    // Also if there are no bytes: a node that is made anew would have the first
+    // version again.
+    match last {
+        Some((_, version)) => requests.push(Request::Write {
             path,
             data: memo.to_record(),
             version,
         }),
-        (Some((_, version)), true) => {
-            requests.push(Request::Check {
-                path: path.clone(),
-                version,
-            });
-            requests.push(Request::Delete { path });
-        }
-        (None, false) => {
+        None => {
             let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
             engine.make_all(session, folder).await?;
             requests.push(Request::Create {
@@ -99,7 +94,6 @@ async fn attempt(
                 is_private: engine.config.user.is_some(),
             });
         }
-        (None, true) => {}
     }
     match session.ask_one(Request::Multi(requests)).await {
         Ok(_) => Ok(Some(Noted::Written)),
@@ -119,11 +113,9 @@ pub(super) async fn read(engine: &ZookeeperEngine, name: &Name) -> Result<Readin
     }
     let doing = || format!("read the memo of {name}");
     let found = found.map_err(|why| why.fault(doing(), &engine.label))?;
-    Ok(Reading {
-        memo: found.and_then(|(data, _)| Memo::from_record(&data)),
-        // ZooKeeper tells nobody what time it is.
-        time: None,
-    })
+    // ZooKeeper tells nobody what time it is.
+    let kept = found.and_then(|(data, _)| Memo::from_record(&data));
+    Ok(Reading::of(kept, None))
 }
 
 type Found = Option<(Vec<u8>, i32)>;

@@ -1,5 +1,6 @@
--- Memos: a few bytes beside a lock that only its holder writes. Beside layout
--- version 1; may be run again.
+-- Memos: a few bytes beside a lock that only its holder writes. One that is
+-- removed stays, without bytes, so that its edition does. Beside layout version
+-- 1; may be run again.
 create table if not exists leasehold.memo (
     name text collate "C" primary key,
     token bigint not null,
@@ -7,8 +8,8 @@ create table if not exists leasehold.memo (
     bytes bytea not null
 );
 
--- Writes the memo if the claim holds, removes it if there are no bytes. A request
--- that comes late does not bring back an older edition of its own hold.
+-- Writes the memo if the claim holds. A request that comes late does not bring
+-- back an older edition of its own hold.
 -- `answer`: written, absent.
 create or replace function leasehold.memo_write(
     p_name text, p_ticket uuid, p_token bigint, p_edition bigint, p_bytes bytea,
@@ -26,16 +27,11 @@ begin
     if not found then
         return;
     end if;
-    if length(p_bytes) = 0 then
-        delete from leasehold.memo m
-        where m.name = p_name and (m.token <> p_token or m.edition < p_edition);
-    else
-        insert into leasehold.memo as m (name, token, edition, bytes)
-        values (p_name, p_token, p_edition, p_bytes)
-        on conflict (name) do update
-        set token = excluded.token, edition = excluded.edition, bytes = excluded.bytes
-        where m.token <> excluded.token or m.edition < excluded.edition;
-    end if;
+    insert into leasehold.memo as m (name, token, edition, bytes)
+    values (p_name, p_token, p_edition, p_bytes)
+    on conflict (name) do update
+    set token = excluded.token, edition = excluded.edition, bytes = excluded.bytes
+    where m.token <> excluded.token or m.edition < excluded.edition;
     answer := 'written';
 end
 $$;

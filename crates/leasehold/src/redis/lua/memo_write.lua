@@ -1,4 +1,5 @@
--- Writes the lock's memo if the claim holds; removes it if there are no bytes.
+-- Writes the lock's memo if the claim holds. One that is removed stays, without
+-- bytes, so that its edition does.
 -- KEYS   4 the lock's memo
 -- ARGV   1 ticket, 2 token, 3 edition, 4 bytes
 -- Answer 1, or 0 if the claim is not there or does not hold
@@ -13,9 +14,5 @@ if not claim then return 0 end
 local last = call('HMGET', KEYS[4], 'token', 'edition')
 -- A request that comes late does not bring back an older edition of its own hold.
 if last[1] == ARGV[2] and tonumber(last[2]) > tonumber(ARGV[3]) then return 1 end
-if ARGV[4] == '' then
-  call('DEL', KEYS[4])
-else
-  call('HSET', KEYS[4], 'token', ARGV[2], 'edition', ARGV[3], 'bytes', ARGV[4])
-end
+call('HSET', KEYS[4], 'token', ARGV[2], 'edition', ARGV[3], 'bytes', ARGV[4])
 return 1
