@@ -62,8 +62,8 @@ pub trait Engine: Inspect {
     /// Takes the claim out of its queue: release, cancel and evict alike.
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn>;
 
-    /// Writes the lock's memo if the claim, which was granted, is still there
-    /// and holds, in one step. Of two writes under one token the one with the
+    /// Writes the lock's memo if the claim is still there and holds, by the grant
+    /// that the memo's token is from, in one step. Of two writes under one token the one with the
     /// smaller edition never replaces the other. No bytes remove the memo, but
     /// not its edition.
     async fn write_memo(&self, claim: &ClaimRef, _memo: &Memo) -> Result<Noted> {
@@ -266,7 +266,8 @@ pub struct Memo {
 pub enum Noted {
     /// It is written, or a later edition of the same hold is.
     Written,
-    /// The claim is not there or does not hold. Nothing was written.
+    /// The claim is not there, does not hold, or holds by another grant. Nothing
+    /// was written.
     NotHeld,
 }
 

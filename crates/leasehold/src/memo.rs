@@ -22,6 +22,14 @@ impl Memo {
         String::from_utf8_lossy(&self.bytes)
     }
 
+    /// Whether it is written under the grant with this order. A request that comes
+    /// late may have made a claim anew, with a greater order, after it was given
+    /// back; then whoever held in between has a greater token than this memo.
+    pub(crate) fn is_of(&self, order: u64, tokens_per_grant: u32) -> bool {
+        let next = order.saturating_add(tokens_per_grant.into());
+        (order..next).contains(&self.token.get())
+    }
+
     /// `TOKEN EDITION BYTES`, for stores that keep it in one piece.
     #[cfg(any(feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn to_record(&self) -> Vec<u8> {

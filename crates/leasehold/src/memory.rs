@@ -316,8 +316,9 @@ impl Engine for Memory {
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
         let mut state = self.state();
-        if !matches!(state.standing(claim), Standing::Held { .. }) {
-            return Ok(Noted::NotHeld);
+        match state.standing(claim) {
+            Standing::Held { token } if memo.is_of(token.get(), TOKENS_PER_GRANT) => {}
+            _ => return Ok(Noted::NotHeld),
         }
         let is_overtaken = |last: &Memo| last.token == memo.token && last.edition > memo.edition;
         if state.memos.get(&claim.name).is_some_and(is_overtaken) {

@@ -28,6 +28,11 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(&[2, 8], memo, whose_lock_was_broken_writes_nothing),
         Case::new(&[5], memo, a_claim_that_was_given_back_writes_nothing),
         Case::new(&[5], memo, whose_lease_ended_writes_nothing),
+        Case::new(
+            &[5, 7],
+            memo,
+            a_claim_that_came_back_does_not_write_under_its_old_token,
+        ),
         Case::new(&[7], memo, a_lost_reply_to_a_write_is_one_write),
         Case::new(
             &[7],
@@ -153,24 +158,32 @@ async fn whose_lock_was_broken_writes_nothing(bench: Bench) {
 /// A claim that an engine granted, without a session.
 async fn granted(engine: &dyn Engine, name: &str) -> (Lease, ClaimRef, Token) {
     let lease = engine.open(&Owner::new("memo"), TTL).await.unwrap();
-    let claim = ClaimRef {
-        name: Name::new(name).unwrap(),
-        id: TicketId(random_u128()),
-    };
-    let ticket = Ticket {
-        claim: claim.clone(),
+    let ticket = ticket(lease, name);
+    let token = held(engine, &ticket).await;
+    (lease, ticket.claim, token)
+}
+
+fn ticket(lease: Lease, name: &str) -> Ticket {
+    Ticket {
+        claim: ClaimRef {
+            name: Name::new(name).unwrap(),
+            id: TicketId(random_u128()),
+        },
         lease: lease.id,
         holder: random_u64(),
         capacity: 1,
         weight: 1,
         waits: true,
         label: None,
-    };
-    let standing = engine.enqueue(&ticket).await.unwrap();
+    }
+}
+
+async fn held(engine: &dyn Engine, ticket: &Ticket) -> Token {
+    let standing = engine.enqueue(ticket).await.unwrap();
     let Standing::Held { token } = standing else {
         panic!("{standing:?}");
     };
-    (lease, claim, token)
+    token
 }
 
 fn edition(token: Token, edition: u64, text: &str) -> Memo {
@@ -204,6 +217,27 @@ async fn whose_lease_ended_writes_nothing(bench: Bench) {
     let write = engine.write_memo(&claim, &edition(token, 1, "late")).await;
     assert_eq!(write.unwrap(), Noted::NotHeld);
     assert_eq!(read(&bench, &name).await, None);
+}
+
+async fn a_claim_that_came_back_does_not_write_under_its_old_token(bench: Bench) {
+    let (engine, name) = (bench.engine().await, bench.name());
+    let lease = engine.open(&Owner::new("memo"), TTL).await.unwrap();
+    let ticket = ticket(lease, &name);
+    let token = held(&*engine, &ticket).await;
+    engine.withdraw(&ticket.claim, Cause::Ours).await.unwrap();
+    let other = bench.session(TTL).await;
+    let guard = other.mutex(&name).lock().await.unwrap();
+    guard.write_memo("theirs").await.unwrap();
+    guard.release().await.unwrap();
+    // A request for the claim that was long on its way, then one for the memo.
+    let again = held(&*engine, &ticket).await;
+    assert!(again > token);
+    let write = async |memo| engine.write_memo(&ticket.claim, &memo).await.unwrap();
+    assert_eq!(write(edition(token, 1, "late")).await, Noted::NotHeld);
+    assert_eq!(text(&bench, &name).await.as_deref(), Some("theirs"));
+    assert_eq!(write(edition(again, 1, "ours")).await, Noted::Written);
+    assert_eq!(text(&bench, &name).await.as_deref(), Some("ours"));
+    engine.close(&lease).await.unwrap();
 }
 
 async fn a_lost_reply_to_a_write_is_one_write(bench: Bench) {

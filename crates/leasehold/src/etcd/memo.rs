@@ -17,7 +17,8 @@ pub(super) async fn write(engine: &EtcdEngine, claim: &ClaimRef, memo: &Memo) ->
     let Some(mine) = engine.claims.claim(claim.id) else {
         return Ok(Noted::NotHeld);
     };
-    let Some(order) = mine.order().filter(|_| mine.is_held()) else {
+    let is_ours = |order: &i64| mine.is_held() && memo.is_of(order.unsigned_abs(), 1);
+    let Some(order) = mine.order().filter(is_ours) else {
         return Ok(Noted::NotHeld);
     };
     let key = keys::memo(&claim.name);

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::TOKENS_PER_GRANT;
 use super::database::Store;
 use super::fault::Fault;
 use super::queue::{self, END, Row};
@@ -37,7 +38,10 @@ fn write_to_disk(
     let now = clock::boot_time();
     let name = claim.name.as_str();
     let rows = queue::read(connection, name, END)?;
-    let is_ours = |row: &Row| row.ticket == claim.id && !row.has_ended(now);
+    let is_ours = |row: &Row| {
+        let is_granted = memo.is_of(row.claim.order, TOKENS_PER_GRANT);
+        row.ticket == claim.id && is_granted && !row.has_ended(now)
+    };
     if !rows.iter().take(holders(&rows)).any(is_ours) {
         return Ok(Noted::NotHeld);
     }

@@ -24,7 +24,8 @@ pub(super) async fn write(
     let Some(mine) = engine.claims.claim(claim.id).filter(|mine| mine.is_held()) else {
         return Ok(Noted::NotHeld);
     };
-    let Some(node) = mine.node() else {
+    let is_ours = |node: &Node| memo.is_of(node.czxid.unsigned_abs(), 1);
+    let Some(node) = mine.node().filter(is_ours) else {
         return Ok(Noted::NotHeld);
     };
     let path = engine.paths.memo(&claim.name);

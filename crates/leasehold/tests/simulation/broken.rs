@@ -162,13 +162,15 @@ impl Engine for Broken {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        let mut claim = claim.clone();
-        if self.has(Defect::NoOwnerCheck)
-            && let Some(first) = self.store.holders_of(&claim.name).first()
-        {
-            claim.id = *first;
+        let (mut claim, mut memo) = (claim.clone(), memo.clone());
+        if self.has(Defect::NoOwnerCheck) {
+            let queue = self.store.queue(&claim.name).await?;
+            if let Some(first) = queue.holders().next() {
+                claim.id = first.id;
+                memo.token = first.token.unwrap_or(memo.token);
+            }
         }
-        self.store.write_memo(&claim, memo).await
+        self.store.write_memo(&claim, &memo).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {

@@ -20,10 +20,13 @@ begin
     -- Nobody takes the claim out before this transaction ends.
     perform leasehold.take(p_name);
     perform from (
-        select c.ticket, c.session, c.capacity, sum(c.weight) over (order by c.place) as used
+        select c.ticket, c.session, c.place, c.capacity,
+            sum(c.weight) over (order by c.place) as used
         from leasehold.claim c where c.name = p_name
     ) q join leasehold.session s on s.id = q.session
-    where q.ticket = p_ticket and q.used <= q.capacity and s.expires > clock_timestamp();
+    where q.ticket = p_ticket and q.used <= q.capacity and s.expires > clock_timestamp()
+        -- A claim that was made anew has other tokens.
+        and p_token >= q.place and p_token < q.place + 32;
     if not found then
         return;
     end if;
