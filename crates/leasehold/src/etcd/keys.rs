@@ -186,7 +186,7 @@ fn names_lease(last: &str, lease: i64) -> bool {
 }
 
 fn is_in_house(key: &[u8]) -> bool {
-    let rooms = [SHARED, BROKEN, INBOX, TAIL];
+    let rooms = [SHARED, BROKEN, INBOX, TAIL, MEMO];
     rooms.iter().any(|room| key.starts_with(room.as_bytes()))
 }
 
@@ -234,6 +234,11 @@ mod tests {
         let ours = mutex(&name("leasehold"));
         let inside = shared_claim(&name("a"), 3, TicketId(7));
         assert_eq!(sort(&ours, &inside, 255), Sort::Below);
+        // These have no lease.
+        let kept = [memo(&name("a")), tail(&name("a")), broken_claim(&name("a"), 1)];
+        for key in kept {
+            assert_eq!(sort(&ours, &key, 0), Sort::Below);
+        }
         assert_eq!(sort(&ours, b"leasehold/ff", 255), Sort::Claim);
     }
 

@@ -125,6 +125,9 @@ async fn a_name_of_ours_is_refused() {
     let session = session(&etcd.url(), "ttl=10s").await;
     let error = session.mutex("leasehold/inbox").lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Usage);
+    let noted = lock(&session, "noted").await;
+    noted.write_memo("kept beside the lock").await.unwrap();
+    noted.release().await.unwrap();
     let guard = lock(&session, "leasehold").await;
     let shared = session.rwlock("other").read().await.unwrap();
     let names = inspector(&etcd.url()).await.names("").await.unwrap();
