@@ -63,7 +63,8 @@ impl Inspector {
     ///
     /// # Errors
     /// `Usage` for a bad name, `Unsupported` if the store keeps no memos,
-    /// `Unavailable` if it cannot be reached.
+    /// `Conflict` if something else is in its place, `Unavailable` if the store
+    /// cannot be reached.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.

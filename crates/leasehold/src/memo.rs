@@ -130,7 +130,8 @@ impl Session {
     ///
     /// # Errors
     /// `Usage` for a bad name, `Unsupported` if the store keeps no memos,
-    /// `Unavailable` if the store cannot be reached.
+    /// `Conflict` if something else is in its place, `Unavailable` if the store
+    /// cannot be reached.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -149,6 +150,15 @@ pub(crate) async fn read(core: &Core, name: &Name) -> Result<Reading> {
         () = core.closed() => Err(core.closed_error(doing)),
         reading = insist(core, &doing, || core.engine.read_memo(name)) => Ok(reading?.0),
     }
+}
+
+/// What lies in the place of a memo and is none. To take it for no memo would
+/// have a slot run again, or a leader begin with the first term.
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(crate) fn unreadable(doing: impl Into<String>) -> Error {
+    let why = "what is there is not a memo as this version writes it: another program wrote it, \
+               or a newer leasehold";
+    Error::new(ErrorKind::Conflict, doing, why)
 }
 
 /// What an engine without memos says.
@@ -188,4 +198,24 @@ async fn insist<T, F: Future<Output = Result<T>>>(
         core.clock.sleep_until(core.clock.now() + pause).await;
     }
     Err(core.closed_error(doing.to_owned()))
+}
+
+#[cfg(all(test, any(feature = "etcd", feature = "zookeeper")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_back_and_nothing_else_is() {
+        for bytes in [&b""[..], b"a b", b" \0\xff"] {
+            let memo = Memo {
+                token: crate::Token::new(7),
+                edition: 2,
+                bytes: bytes.to_vec(),
+            };
+            assert_eq!(Memo::from_record(&memo.to_record()), Some(memo));
+        }
+        for record in ["", "7", "7 2", "x 2 a", "leasehold memo 2\n7 2 a"] {
+            assert_eq!(Memo::from_record(record.as_bytes()), None, "{record}");
+        }
+    }
 }

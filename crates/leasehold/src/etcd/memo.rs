@@ -7,6 +7,7 @@ use super::wire::{KeyValue, TxnRequest};
 use super::{EtcdEngine, lively};
 use crate::engine::{ClaimRef, Memo, Noted, Reading};
 use crate::error::Result;
+use crate::memo::unreadable;
 use crate::name::Name;
 
 /// How often a request is made anew because the memo changed meanwhile.
@@ -63,8 +64,11 @@ pub(super) async fn read_memo(engine: &EtcdEngine, name: &Name) -> Result<Readin
     let doing = || format!("read the memo of {name}");
     let answer = engine.transact(&request, doing).await?;
     let found = answer.into_reads().next().unwrap_or_default();
+    let kept = found.kvs.first().map(|kv| {
+        read_value(kv).ok_or_else(|| unreadable(doing()).on(&*engine.members.label))
+    });
     // etcd tells nobody what time it is.
-    Ok(Reading::of(found.kvs.first().and_then(read_value), None))
+    Ok(Reading::of(kept.transpose()?, None))
 }
 
 fn read_value(kv: &KeyValue) -> Option<Memo> {

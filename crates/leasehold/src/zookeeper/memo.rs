@@ -9,6 +9,7 @@ use super::session::Session;
 use super::wire::{Mode, Reply, Request};
 use crate::engine::{ClaimRef, Memo, Noted, Reading};
 use crate::error::{Error, ErrorKind, Result};
+use crate::memo::unreadable;
 use crate::name::Name;
 
 /// How often a request is made anew because the memo changed meanwhile.
@@ -115,8 +116,10 @@ pub(super) async fn read(engine: &ZookeeperEngine, name: &Name) -> Result<Readin
     let doing = || format!("read the memo of {name}");
     let found = found.map_err(|why| why.fault(doing(), &engine.label))?;
     // ZooKeeper tells nobody what time it is.
-    let kept = found.and_then(|(data, _)| Memo::from_record(&data));
-    Ok(Reading::of(kept, None))
+    let kept = found.map(|(data, _)| {
+        Memo::from_record(&data).ok_or_else(|| unreadable(doing()).on(&*engine.label))
+    });
+    Ok(Reading::of(kept.transpose()?, None))
 }
 
 type Found = Option<(Vec<u8>, i32)>;
