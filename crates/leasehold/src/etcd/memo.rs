@@ -3,10 +3,10 @@
 
 use super::keys;
 use super::request::{created_at, look, one, put, read, written_at};
-use super::wire::{KeyValue, TxnRequest};
-use super::{EtcdEngine, lively};
+use super::wire::{KeyValue, TxnRequest, TxnResponse};
+use super::{EtcdEngine, TXN, lively};
 use crate::engine::{ClaimRef, Memo, Noted, Reading};
-use crate::error::Result;
+use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::memo::unreadable;
 use crate::name::Name;
 
@@ -25,14 +25,23 @@ pub(super) async fn write(engine: &EtcdEngine, claim: &ClaimRef, memo: &Memo) ->
     let key = keys::memo(&claim.name);
     let doing = || format!("write the memo of {}", claim.name);
     // Mostly there is none, or the answer says which.
-    let mut last = 0;
+    let (mut last, mut is_repeated) = (0, false);
+    // A request that one member did not answer may have been done, whatever
+    // another one says later.
+    let in_doubt = |error: Error, is_repeated: bool| match is_repeated {
+        true => error.effect_is(Effect::Unknown),
+        false => error,
+    };
     for _ in 0..ROUNDS {
         let request = TxnRequest {
             compare: vec![created_at(&mine.key, order), written_at(&key, last)],
             success: vec![put(&key, &memo.to_record(), 0)],
             failure: vec![read(one(&key)), read(one(&mine.key))],
         };
-        let answer = engine.transact(&request, doing).await?;
+        let asked = engine.members.ask_noting(TXN, &request, doing).await;
+        let asked = asked.map_err(|error| in_doubt(error, is_repeated))?;
+        is_repeated |= asked.is_repeated;
+        let answer: TxnResponse = asked.answer;
         if answer.succeeded {
             return Ok(Noted::Written);
         }
@@ -52,11 +61,16 @@ pub(super) async fn write(engine: &EtcdEngine, claim: &ClaimRef, memo: &Memo) ->
             .first()
             .is_none_or(|kv| kv.create_revision != order)
         {
-            return Ok(Noted::NotHeld);
+            if !is_repeated {
+                return Ok(Noted::NotHeld);
+            }
+            let why = "the claim is gone, and a request before that was not answered";
+            let error = Error::new(ErrorKind::Unavailable, doing(), why);
+            return Err(in_doubt(error.on(&*engine.members.label), true));
         }
         last = found.map_or(0, |kv| kv.mod_revision);
     }
-    Err(lively(engine, &mine))
+    Err(in_doubt(lively(engine, &mine), is_repeated))
 }
 
 pub(super) async fn read_memo(engine: &EtcdEngine, name: &Name) -> Result<Reading> {
