@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::engine::{Memo, Noted, Reading};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guard::{Guard, Lost};
+use crate::hold::Hold;
 use crate::name::Name;
 use crate::random::random_u64;
 use crate::reaper::limited;
@@ -15,6 +16,8 @@ use crate::session::Session;
 
 /// How long a memo may be, in bytes.
 pub const LONGEST_MEMO: usize = 4096;
+/// How long the reason of a loss may take.
+const NEWS: Duration = Duration::from_millis(250);
 
 impl Memo {
     /// What was written, as text; whatever is no UTF-8 is replaced.
@@ -116,9 +119,7 @@ impl Guard {
         match noted {
             (Noted::Written, _) => Ok(()),
             (Noted::NotHeld, effect) => {
-                // The watchdog finds out why, and tells the guard.
-                core.doubt.notify_one();
-                let lost = hold.lost().unwrap_or(Lost::Gone);
+                let lost = losing(hold).await;
                 Err(self.loss(lost, "write the memo of").effect_is(effect))
             }
         }
@@ -149,6 +150,27 @@ pub(crate) async fn read(core: &Core, name: &Name) -> Result<Reading> {
         biased;
         () = core.closed() => Err(core.closed_error(doing)),
         reading = insist(core, &doing, || core.engine.read_memo(name)) => Ok(reading?.0),
+    }
+}
+
+/// The store says that the hold is lost. The watchdog finds out why, if it can do
+/// that at once; another may hold already, so nobody waits for it any longer.
+async fn losing(hold: &Hold) -> Lost {
+    let core = hold.core();
+    let gone = GoneOnDrop(hold);
+    core.doubt.notify_one();
+    let brief = NEWS.min(core.settings.ttl / 20);
+    let told = tokio::time::timeout(brief, hold.until_lost()).await;
+    drop(gone);
+    told.ok().or_else(|| hold.lost()).unwrap_or(Lost::Gone)
+}
+
+/// Also if nobody waits for the reason to the end.
+struct GoneOnDrop<'a>(&'a Hold);
+
+impl Drop for GoneOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.lose(Lost::Gone, None);
     }
 }
 

@@ -78,9 +78,11 @@ pub(super) async fn read_memo(engine: &EtcdEngine, name: &Name) -> Result<Readin
     let doing = || format!("read the memo of {name}");
     let answer = engine.transact(&request, doing).await?;
     let found = answer.into_reads().next().unwrap_or_default();
-    let kept = found.kvs.first().map(|kv| {
-        read_value(kv).ok_or_else(|| unreadable(doing()).on(&*engine.members.label))
-    });
+    let strange = || unreadable(doing()).on(&*engine.members.label);
+    let kept = found
+        .kvs
+        .first()
+        .map(|kv| read_value(kv).ok_or_else(strange));
     // etcd tells nobody what time it is.
     Ok(Reading::of(kept.transpose()?, None))
 }
