@@ -44,8 +44,10 @@ pub(super) async fn read(engine: &PostgresEngine, name: &Name) -> Result<Reading
         return Err(crate::memo::unsupported(doing()));
     }
     let arguments = quoted(name.as_str());
+    // Not beside releases: there they have one connection, and whoever looks on
+    // may do so often.
     let answer = engine
-        .call(Lane::Aside, "memo_read", &arguments, doing)
+        .call(Lane::InLine, "memo_read", &arguments, doing)
         .await?;
     let reading = answer.rows.first().and_then(|row| {
         let time = Some(Duration::from_micros(number(row, 3)?));
