@@ -49,8 +49,7 @@ fn regclass(schema: &str) -> String {
 }
 
 /// Leaves the schema ready for use, making it if it is missing. Says whether it
-/// has memos: tables that somebody made by hand before there were any have none
-/// until the script is run again.
+/// has memos that we may use.
 pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<bool> {
     let doing = || "connect".to_owned();
     let state = state(pool, schema).await?;
@@ -81,7 +80,6 @@ pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<boo
     let meta = format!("{}.meta", identifier(schema));
     // Where leases are rows there is no such column.
     let query = format!("select m.version, to_jsonb(m) ->> 'mode' from {meta} m");
-    let has_memo = state.has_memo || !state.has_tables;
     let answer = pool.ask(&query, doing).await?;
     let row = answer.rows.first();
     let version: Option<u32> = row.and_then(|row| number(row, 0));
@@ -96,15 +94,7 @@ pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<boo
                 .into(),
         },
         Some(VERSION) if mode == Mode::Session => return Ok(false),
-        Some(VERSION) if has_memo => return Ok(true),
-        Some(VERSION) => {
-            let made = pool.ask(&in_schema(schema, MEMO), doing).await;
-            return match made {
-                Ok(_) => Ok(true),
-                Err(error) if error.kind() == ErrorKind::Denied => Ok(false),
-                Err(error) => Err(error),
-            };
-        }
+        Some(VERSION) => return has_memos(pool, schema, state).await,
         Some(newer) if newer > VERSION => {
             format!("layout version {newer} is newer than {VERSION}: update leasehold")
         }
@@ -114,6 +104,24 @@ pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<boo
             .into(),
     };
     Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label))
+}
+
+/// Whether there are memos that we may use. They came later than the rest, and
+/// are made where they are missing; whatever comes of that costs nobody a lock.
+async fn has_memos(pool: &Pool, schema: &str, found: State) -> Result<bool> {
+    let doing = || "make the table of memos".to_owned();
+    match found.memos {
+        // They came with the rest, if nothing of that name was there.
+        _ if !found.has_tables => {}
+        Memos::Missing => {
+            if let Err(error) = pool.ask(&in_schema(schema, MEMO), doing).await {
+                tracing::warn!(%error, "there are no memos");
+            }
+        }
+        memos => return Ok(memos == Memos::Usable),
+    }
+    // Another may have made them meanwhile.
+    Ok(state(pool, schema).await?.memos == Memos::Usable)
 }
 
 async fn make(pool: &Pool, schema: &str, mode: Mode) -> Result<()> {
@@ -132,6 +140,17 @@ async fn make(pool: &Pool, schema: &str, mode: Mode) -> Result<()> {
     }
 }
 
+/// What there is of memos.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memos {
+    Missing,
+    /// The table and its functions are there, and this role may use them.
+    Usable,
+    /// A table of that name is there. It is somebody else's, or this role has
+    /// no right to it.
+    Unusable,
+}
+
 /// What can be known of a server before there are tables.
 #[derive(Debug)]
 pub(super) struct State {
@@ -139,7 +158,7 @@ pub(super) struct State {
     pub(super) is_read_only: bool,
     pub(super) release: u32,
     pub(super) has_tables: bool,
-    pub(super) has_memo: bool,
+    pub(super) memos: Memos,
     /// What a transaction has unless it says so itself is what we need.
     pub(super) has_our_defaults: bool,
 }
@@ -155,10 +174,9 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
          and current_setting('synchronous_commit') in ('on', 'remote_apply') \
          and (select count(*) from pg_catalog.pg_settings \
          where name in ('lock_timeout', 'statement_timeout', 'transaction_timeout') \
-         and reset_val <> '0') = 0, exists (select from pg_catalog.pg_class c \
-         join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-         where n.nspname = {0} and c.relname = 'memo')",
-        quoted(schema)
+         and reset_val <> '0') = 0, {1}",
+        quoted(schema),
+        include_str!("sql/has_memos.sql").replace("$1", &quoted(schema)),
     );
     let answer = pool.ask(&query, || "connect".to_owned()).await?;
     let Some(row) = answer.rows.first() else {
@@ -171,7 +189,11 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
         release: number(row, 2).unwrap_or(0),
         has_tables: column(row, 3) == Some("t"),
         has_our_defaults: column(row, 4) == Some("t"),
-        has_memo: column(row, 5) == Some("t"),
+        memos: match column(row, 5) {
+            None => Memos::Missing,
+            Some("t") => Memos::Usable,
+            Some(_) => Memos::Unusable,
+        },
     })
 }
 
