@@ -1,32 +1,39 @@
 //! Memos, in a table of their own beside the layout.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension};
 
 use super::TOKENS_PER_GRANT;
-use super::database::Store;
+use super::database::{Doing, Store};
 use super::fault::Fault;
 use super::queue::{self, END, Row};
 use super::standing::holders;
 use crate::clock;
 use crate::engine::{ClaimRef, Memo, Noted, Reading};
+use crate::error::Result;
 use crate::fence::Token;
 
 /// Writes the memo if the claim holds.
-pub(super) fn write(
-    store: &Store,
-    connection: &Connection,
-    claim: &ClaimRef,
-    memo: &Memo,
-) -> Result<Noted, Fault> {
-    // Unlike a claim it has to be there after a power loss. A pragma cannot
-    // change inside the transaction.
-    connection.pragma_update(None, "synchronous", "full")?;
-    let noted = write_to_disk(store, connection, claim, memo);
-    connection.pragma_update(None, "synchronous", "normal")?;
-    noted
+pub(super) async fn write(store: &Arc<Store>, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+    let doing = Doing("write the memo of", Some(&claim.name));
+    // Nobody else would see it, and the lease is over.
+    if !store.is_in_place() {
+        return Ok(Noted::NotHeld);
+    }
+    let (claim, memo) = (claim.clone(), memo.clone());
+    let work =
+        move |store: &Store, connection: &Connection| enter(store, connection, &claim, &memo);
+    let noted = store.run(doing, work).await?;
+    // Unlike a claim it has to be there after a power loss. The transaction does
+    // not wait for the disk itself: all others would wait with it.
+    if noted == Noted::Written {
+        store.sync_log(doing).await?;
+    }
+    Ok(noted)
 }
 
-fn write_to_disk(
+fn enter(
     store: &Store,
     connection: &Connection,
     claim: &ClaimRef,

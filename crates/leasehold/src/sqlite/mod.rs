@@ -257,14 +257,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        let store = self.store();
-        let doing = Doing("write the memo of", Some(&claim.name));
-        let (claim, memo) = (claim.clone(), memo.clone());
-        store
-            .run(doing, move |store, connection| {
-                memo::write(store, connection, &claim, &memo)
-            })
-            .await
+        memo::write(&self.store(), claim, memo).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
