@@ -16,7 +16,7 @@ use crate::name::Name;
 use crate::promises::Promises;
 use crate::random::{random_u64, random_u128};
 
-/// Longer than a case may take: nothing here waits for a lease to run out.
+/// Longer than a case may take, so that it does not run out by itself.
 const TTL: Duration = Duration::from_secs(60);
 
 pub(super) fn cases() -> Vec<Case> {
@@ -28,6 +28,8 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(&[2, 8], memo, whose_lock_was_broken_writes_nothing),
         Case::new(&[5], memo, a_claim_that_was_given_back_writes_nothing),
         Case::new(&[5], memo, whose_lease_ended_writes_nothing),
+        Case::new(&[5], memo, whose_lease_ran_out_writes_nothing),
+        Case::new(&[5], memo, who_only_waits_writes_nothing),
         Case::new(
             &[5, 7],
             memo,
@@ -158,7 +160,11 @@ async fn whose_lock_was_broken_writes_nothing(bench: Bench) {
 
 /// A claim that an engine granted, without a session.
 async fn granted(engine: &dyn Engine, name: &str) -> (Lease, ClaimRef, Token) {
-    let lease = engine.open(&Owner::new("memo"), TTL).await.unwrap();
+    granted_for(engine, name, TTL).await
+}
+
+async fn granted_for(engine: &dyn Engine, name: &str, ttl: Duration) -> (Lease, ClaimRef, Token) {
+    let lease = engine.open(&Owner::new("memo"), ttl).await.unwrap();
     let ticket = ticket(lease, name);
     let token = held(engine, &ticket).await;
     (lease, ticket.claim, token)
@@ -218,6 +224,39 @@ async fn whose_lease_ended_writes_nothing(bench: Bench) {
     let write = engine.write_memo(&claim, &edition(token, 1, "late")).await;
     assert_eq!(write.unwrap(), Noted::NotHeld);
     assert_eq!(read(&bench, &name).await, None);
+}
+
+async fn whose_lease_ran_out_writes_nothing(bench: Bench) {
+    let (engine, name) = (bench.engine().await, bench.name());
+    let ttl = Duration::from_secs(1);
+    // Nobody renews it.
+    let (_lease, claim, token) = granted_for(&*engine, &name, ttl).await;
+    let other = bench.session(TTL).await;
+    let guard = other.mutex(&name).lock_within(TTL).await.unwrap();
+    let write = engine.write_memo(&claim, &edition(token, 1, "late")).await;
+    assert_eq!(write.unwrap(), Noted::NotHeld);
+    guard.write_memo("theirs").await.unwrap();
+    let write = engine.write_memo(&claim, &edition(token, 2, "late")).await;
+    assert_eq!(write.unwrap(), Noted::NotHeld);
+    assert_eq!(text(&bench, &name).await.as_deref(), Some("theirs"));
+}
+
+async fn who_only_waits_writes_nothing(bench: Bench) {
+    let (engine, name) = (bench.engine().await, bench.name());
+    let (lease, claim, token) = granted(&*engine, &name).await;
+    let waiting = ticket(lease, &name);
+    let standing = engine.enqueue(&waiting).await.unwrap();
+    assert!(matches!(standing, Standing::Waiting { .. }), "{standing:?}");
+    // Its order is not told; on most stores it is the next one.
+    let next = Token::new(token.get() + u64::from(engine.promises().tokens_per_grant));
+    for token in [token, next] {
+        let early = edition(token, 1, "early");
+        let write = engine.write_memo(&waiting.claim, &early).await;
+        assert_eq!(write.unwrap(), Noted::NotHeld);
+    }
+    assert_eq!(read(&bench, &name).await, None);
+    engine.withdraw(&claim, Cause::Ours).await.unwrap();
+    engine.close(&lease).await.unwrap();
 }
 
 async fn a_claim_that_came_back_does_not_write_under_its_old_token(bench: Bench) {
