@@ -96,7 +96,7 @@ enum MissedArg {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum CrashArg {
-    /// Run it again: at least once
+    /// Run it again if it is asked for, in its time or by --missed: at least once
     Retry,
     /// Do not: at most once
     GiveUp,

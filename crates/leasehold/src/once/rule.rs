@@ -21,7 +21,9 @@ pub enum Missed {
 /// the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnCrash {
-    /// It is run again: at least once.
+    /// It is run again by whoever asks for it next: at least once, if anybody
+    /// does. When its time is over that takes [`Missed::All`], or
+    /// [`Missed::Latest`] if it is the latest.
     #[default]
     Retry,
     /// It is not: at most once.
