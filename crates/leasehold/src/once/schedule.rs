@@ -117,7 +117,11 @@ impl fmt::Display for Schedule {
         match &self.0 {
             Kind::Per(period) => write!(f, "per {}", humantime::format_duration(*period)),
             #[cfg(feature = "cron")]
-            Kind::Cron(cron) => write!(f, "cron {}", cron.as_str()),
+            Kind::Cron(cron) => {
+                // The memo has it in a line of its own.
+                let words: Vec<_> = cron.as_str().split_whitespace().collect();
+                write!(f, "cron {}", words.join(" "))
+            }
             Kind::Numbers => f.write_str("numbers"),
         }
     }
@@ -164,6 +168,8 @@ mod tests {
         assert_eq!(at(day(20_000) - 1), Some(day(19_999)));
         assert_eq!(schedule.next(day(20_000)), Some(day(20_001)));
         assert_eq!(schedule.previous(day(20_000)), Some(day(19_999)));
+        let spaced = Schedule::cron("0  2 *\n* *").unwrap();
+        assert_eq!(spaced.to_string(), schedule.to_string());
     }
 
     #[cfg(feature = "cron")]
