@@ -63,9 +63,9 @@ pub trait Engine: Inspect {
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn>;
 
     /// Writes the lock's memo if the claim is still there and holds, by the grant
-    /// that the memo's token is from, in one step. Of two writes under one token the one with the
-    /// smaller edition never replaces the other. No bytes remove the memo, but
-    /// not its edition.
+    /// that the memo's token is from, in one step. Of two writes under one token
+    /// the one with the smaller edition never replaces the other. No bytes remove
+    /// the memo, but not its edition.
     async fn write_memo(&self, claim: &ClaimRef, _memo: &Memo) -> Result<Noted> {
         let doing = format!("write the memo of {}", claim.name);
         Err(crate::memo::unsupported(doing))
