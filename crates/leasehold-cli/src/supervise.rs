@@ -66,8 +66,8 @@ enum Stage {
 }
 
 impl Supervision<'_> {
-    /// Returns when the command has ended, and if it was told to stop because
-    /// of the lock, its whole group.
+    /// Returns when the command has ended, and if it was told to stop, its whole
+    /// group.
     pub(crate) async fn run(self) -> Ending {
         let mut stage = Stage::Held;
         let mut loss = None;
@@ -104,8 +104,15 @@ impl Supervision<'_> {
                 }
             }
         };
-        if stage == Stage::Told {
-            self.outlive_group().await;
+        let is_overtime = matches!(overtime, Overtime::Told);
+        if stage == Stage::Told || is_overtime {
+            let too_long = async {
+                match is_overtime {
+                    true => time_is_up.await,
+                    false => std::future::pending().await,
+                }
+            };
+            self.outlive_group(too_long).await;
         }
         if stage == Stage::Held && self.guard.check().is_err() {
             loss = Some(self.lost());
@@ -179,12 +186,14 @@ impl Supervision<'_> {
     }
 
     /// The command's leader is gone, but others of its group may still be
-    /// winding up. They have until the lock is lost.
-    async fn outlive_group(&self) {
+    /// winding up. They have until the lock is lost or it takes too long.
+    async fn outlive_group(&self, too_long: impl Future<Output = ()>) {
+        let mut too_long = std::pin::pin!(too_long);
         while self.child.is_group_alive() {
             tokio::select! {
                 biased;
                 _ = self.guard.lost() => return self.child.signal(Signal::SIGKILL),
+                () = &mut too_long => return self.child.signal(Signal::SIGKILL),
                 () = tokio::time::sleep(Duration::from_millis(10)) => {}
             }
         }

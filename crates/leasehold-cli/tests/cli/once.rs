@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
-use crate::world::{World, until};
+use crate::world::{World, until, until_dead};
 
 /// One effect, and a line before it, so that a run that was cut off shows.
 const WORK: &str = "echo $LEASEHOLD_SLOT $LEASEHOLD_ATTEMPT >> begun
@@ -238,6 +239,28 @@ fn a_command_that_runs_for_too_long_is_stopped_and_its_slot_is_done() {
     let done = world.run(&arguments);
     assert_eq!(done.code, 128 + 15, "{done:?}");
     assert!(world.memo("job").ends_with("1 1 done\n"));
+}
+
+/// It would run on beside the next slot.
+#[test]
+fn what_a_command_that_runs_for_too_long_leaves_behind_is_stopped_too() {
+    let world = World::new();
+    let deaf = "(trap '' TERM; exec sleep 60) & echo $! > deaf; wait";
+    let arguments = [
+        "once",
+        "job",
+        "--slot",
+        "1",
+        "--max-runtime",
+        "1s",
+        "-c",
+        deaf,
+    ];
+    let done = world.run(&arguments);
+    assert_eq!(done.code, 128 + 15, "{done:?}");
+    assert!(world.memo("job").ends_with("1 1 done\n"));
+    let pid = lines(&world, "deaf")[0].parse().unwrap();
+    until_dead(Pid::from_raw(pid));
 }
 
 #[test]
