@@ -8,9 +8,11 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use leasehold::Name;
 
 use crate::bench::BenchArgs;
+use crate::elect::ElectArgs;
 use crate::exit;
 use crate::fence::FenceArgs;
 use crate::gate::GateArgs;
+use crate::once::OnceArgs;
 #[cfg(feature = "redis")]
 use crate::redlock::RedlockArgs;
 
@@ -51,6 +53,8 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     Run(Run),
     Hold(Hold),
+    Elect(ElectArgs),
+    Once(OnceArgs),
     /// List the locks that are held or waited for
     Ls(Ls),
     /// Show one lock: holders, queue, and what was broken of late
@@ -232,11 +236,11 @@ pub(crate) struct Man {
     pub(crate) all: Option<PathBuf>,
 }
 
-fn name(text: &str) -> Result<Name, String> {
+pub(crate) fn name(text: &str) -> Result<Name, String> {
     Name::new(text).map_err(|error| error.why().to_owned())
 }
 
-fn ttl(text: &str) -> Result<Duration, String> {
+pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
     let ttl = leasehold::parse_duration(text)?;
     let (shortest, longest) = (
         Duration::from_millis(100),
@@ -248,14 +252,14 @@ fn ttl(text: &str) -> Result<Duration, String> {
     Ok(ttl)
 }
 
-fn positive(text: &str) -> Result<Duration, String> {
+pub(crate) fn positive(text: &str) -> Result<Duration, String> {
     match leasehold::parse_duration(text)? {
         Duration::ZERO => Err("must be more than zero".into()),
         duration => Ok(duration),
     }
 }
 
-fn label(text: &str) -> Result<String, String> {
+pub(crate) fn label(text: &str) -> Result<String, String> {
     plain(text, 200)
 }
 

@@ -66,6 +66,11 @@ impl Keeper {
         }
     }
 
+    /// Whether it has not ended yet.
+    pub(crate) fn is_there(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(None))
+    }
+
     /// Sees the keeper off, which takes no time once it is dismissed. In a
     /// container nobody else might, and it would be a zombie for ever.
     pub(crate) fn see_off(mut self) {

@@ -7,15 +7,18 @@ mod breaking;
 mod child;
 mod completions;
 mod doctor;
+mod elect;
 mod exit;
 mod fence;
 mod gate;
 mod hold;
+mod job;
 mod keeper;
 mod lock;
 mod ls;
 mod man;
 mod nested;
+mod once;
 mod print;
 #[cfg(feature = "redis")]
 mod redlock;
@@ -87,6 +90,8 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
     match &arguments.command {
         Command::Run(args) => runtime.block_on(run::run(common, args, console)),
         Command::Hold(args) => runtime.block_on(hold::hold(common, args, console)),
+        Command::Elect(args) => runtime.block_on(elect::elect(common, args, console)),
+        Command::Once(args) => runtime.block_on(once::once(common, args, console)),
         Command::Ls(args) => runtime.block_on(ls::ls(common, args, console)),
         Command::Show(args) => runtime.block_on(show::show(common, args, console)),
         Command::Watch(args) => runtime.block_on(watch::watch(common, args, console)),

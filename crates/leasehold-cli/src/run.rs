@@ -6,22 +6,20 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, Guard, Session};
 use nix::sys::signal::Signal;
 use serde::Serialize;
-use serde_json::json;
 
-use crate::args::{Claim, Common, OnLost, Run};
+use crate::args::{Claim, Common, Run};
 use crate::child::{self, Change, Child};
 use crate::exit::{self, Failure};
+use crate::job::{self, Job};
 use crate::keeper::Keeper;
 use crate::lock::{self, Obtained};
 use crate::nested::{self, Held};
 use crate::print::{self, Console, millis};
 use crate::signals::Signals;
 use crate::store;
-use crate::supervise::{Ending, Supervision};
-use crate::terminal::Terminal;
+use crate::supervise::Ending;
 
 /// What became of it: the line of `--report`.
 #[derive(Debug, Serialize)]
@@ -103,7 +101,7 @@ fn create(path: &Path) -> Result<File, Failure> {
 }
 
 async fn under_lock(common: &Common, args: &Run, console: Console) -> Result<Report, Failure> {
-    let argv = argv(args);
+    let argv = job::argv(args.command.as_ref(), &args.argv);
     child::check(&argv[0])?;
     let url = store::url(common)?;
     let mut signals = Signals::catch()?;
@@ -123,7 +121,7 @@ async fn under_lock(common: &Common, args: &Run, console: Console) -> Result<Rep
         Ok(session) => session,
         Err(held) => return inside(args, &argv, &held, signals, console).await,
     };
-    let notice = notice(args, &session)?;
+    let notice = job::notice(args.kill_after, args.claim.max_hold, &session)?;
     let guard = match lock::obtain(&session, &args.claim, &mut signals, console).await {
         Ok(Obtained::Held(guard)) => guard,
         Ok(other) => {
@@ -135,30 +133,25 @@ async fn under_lock(common: &Common, args: &Run, console: Console) -> Result<Rep
             return Err(failure);
         }
     };
-    announce(&guard, console);
-    let held = Held::new(&url, &session, &guard);
-    // Without a keeper the command still dies with us, only its children may not.
-    let alone = |error| console.detail(&format!("no keeper for the command's children: {error}"));
-    let mut keeper = Keeper::start(&session).map_err(alone).ok();
-    let ending = with_lock(
-        args,
-        &argv,
-        &held,
+    let job = Job {
+        argv: &argv,
+        environment: Held::new(&url, &session, &guard).environment(),
+        on_lost: args.on_lost,
         notice,
-        &mut keeper,
-        &guard,
-        &mut signals,
+        max_hold: args.claim.max_hold,
+        max_runtime: None,
         console,
-    )
-    .await;
+    };
+    let (mut keeper, ending) = job.run(&session, &guard, &mut signals).await;
     keeper.iter_mut().for_each(Keeper::dismiss);
     let (token, waited, time) = (guard.token().get(), guard.waited(), guard.held());
-    let loss = give_back(guard, &mut signals, console).await;
+    let loss = job::give_back(guard, &mut signals, console).await;
     lock::leave(session).await;
     keeper.into_iter().for_each(Keeper::see_off);
     let Ending {
         change,
         loss: earlier,
+        ..
     } = ending?;
     let mut report = Report::of(change);
     if let Some(message) = earlier.or(loss) {
@@ -172,133 +165,6 @@ async fn under_lock(common: &Common, args: &Run, console: Console) -> Result<Rep
         held_ms,
         ..report
     })
-}
-
-fn argv(args: &Run) -> Vec<OsString> {
-    match &args.command {
-        Some(command) => vec!["sh".into(), "-c".into(), command.clone()],
-        None => args.argv.clone(),
-    }
-}
-
-/// How long before a loss the command is told. A renewal must have had its
-/// chance by then, or the command would be told in fair weather.
-fn notice(args: &Run, session: &Session) -> Result<Duration, Failure> {
-    let ttl = session.ttl();
-    let longest = (ttl / 2).saturating_sub(session.margin());
-    let limit = args.claim.max_hold.unwrap_or(Duration::MAX);
-    let Some(asked) = args.kill_after else {
-        return Ok(Duration::from_secs(5)
-            .min(ttl / 4)
-            .min(longest)
-            .min(limit / 4));
-    };
-    let refuse = |why: String| {
-        let asked = print::duration(asked);
-        Err(Failure::usage(format!(
-            "--kill-after {asked} is too long: {why}"
-        )))
-    };
-    if asked > longest {
-        let (longest, ttl) = (print::duration(longest), print::duration(ttl));
-        return refuse(format!(
-            "with a ttl of {ttl} at most {longest} are possible; raise --ttl"
-        ));
-    }
-    if asked >= limit {
-        return refuse(format!("--max-hold is {}", print::duration(limit)));
-    }
-    Ok(asked)
-}
-
-fn announce(guard: &Guard, console: Console) {
-    let (waited, token) = (guard.waited(), guard.token());
-    console.detail(&format!(
-        "got the lock in {:.3} s, token {token}",
-        waited.as_secs_f64()
-    ));
-    console.event(&json!({
-        "event": "held",
-        "name": guard.name(),
-        "token": token.get(),
-        "fence": guard.fence().to_string(),
-        "waited_ms": millis(waited),
-    }));
-}
-
-#[expect(
-    clippy::too_many_arguments,
-    reason = "called from one place, each with its own type"
-)]
-async fn with_lock(
-    args: &Run,
-    argv: &[OsString],
-    held: &Held,
-    notice: Duration,
-    keeper: &mut Option<Keeper>,
-    guard: &Guard,
-    signals: &mut Signals,
-    console: Console,
-) -> Result<Ending, Failure> {
-    let terminal = Terminal::open();
-    let gets_terminal = terminal
-        .as_ref()
-        .is_some_and(|terminal| terminal.is_ours_alone);
-    let mut child = Child::start(argv, &held.environment(), gets_terminal)?;
-    match child.change().await {
-        Change::Stopped(_) => {}
-        ended => {
-            return Ok(Ending {
-                change: ended,
-                loss: None,
-            });
-        }
-    }
-    if let Some(told) = keeper.as_mut().map(|keeper| keeper.keep(child.group))
-        && told.is_err()
-    {
-        *keeper = None;
-        console.detail("the keeper of the command's children is gone");
-    }
-    // If the lock is lost already, the command is killed before its first step.
-    if guard.check().is_ok() || args.on_lost == OnLost::Ignore {
-        child.signal(Signal::SIGCONT);
-    }
-    let supervision = Supervision {
-        child: &mut child,
-        guard,
-        signals,
-        terminal,
-        on_lost: args.on_lost,
-        notice,
-        max_hold: args.claim.max_hold,
-        console,
-    };
-    Ok(supervision.run().await)
-}
-
-/// Gives the lock back. If it turns out that we had lost it, that is what is
-/// returned.
-async fn give_back(guard: Guard, signals: &mut Signals, console: Console) -> Option<String> {
-    let name = guard.name().to_owned();
-    let released = tokio::select! {
-        biased;
-        released = guard.release() => released,
-        _ = signals.end() => return None,
-    };
-    match released {
-        Ok(()) => None,
-        Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => Some(format!(
-            "lost {name} while the command ran: {}",
-            error.why()
-        )),
-        Err(error) => {
-            console.say(&format!(
-                "{error}; the lock is free when its ttl has passed"
-            ));
-            None
-        }
-    }
 }
 
 /// The command under the hold of the run around us: no new group and no keeper,

@@ -1,5 +1,7 @@
 //! Which store is meant, and how to speak of it without its secrets.
 
+use std::time::Duration;
+
 use leasehold::Session;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
@@ -16,13 +18,21 @@ pub(crate) fn url(common: &Common) -> Result<String, Failure> {
 
 /// A session with what the arguments say about the claim.
 pub(crate) async fn connect(url: &str, claim: &Claim) -> Result<Session, Failure> {
-    Ok(leasehold::connect(&with_options(url, claim)).await?)
+    open(url, claim.ttl, claim.label.as_deref()).await
+}
+
+/// A session with this ttl and label, where they are given.
+pub(crate) async fn open(
+    url: &str,
+    ttl: Option<Duration>,
+    label: Option<&str>,
+) -> Result<Session, Failure> {
+    Ok(leasehold::connect(&with_options(url, ttl, label)).await?)
 }
 
 /// The last of two equal options counts, so that the arguments win.
-fn with_options(url: &str, claim: &Claim) -> String {
-    let ttl = claim.ttl.map(|ttl| format!("ttl={}ns", ttl.as_nanos()));
-    let label = claim.label.as_ref();
+fn with_options(url: &str, ttl: Option<Duration>, label: Option<&str>) -> String {
+    let ttl = ttl.map(|ttl| format!("ttl={}ns", ttl.as_nanos()));
     let label =
         label.map(|label| format!("label={}", utf8_percent_encode(label, NON_ALPHANUMERIC)));
     let mut url = url.to_owned();

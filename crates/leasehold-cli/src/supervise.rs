@@ -22,6 +22,8 @@ pub(crate) struct Supervision<'a> {
     /// How long before the loss the command is told.
     pub(crate) notice: Duration,
     pub(crate) max_hold: Option<Duration>,
+    /// When the command is stopped although the lock is ours.
+    pub(crate) max_runtime: Option<Duration>,
     pub(crate) console: Console,
 }
 
@@ -31,6 +33,27 @@ pub(crate) struct Ending {
     pub(crate) change: Change,
     /// What to say about the loss of the lock, if it was lost.
     pub(crate) loss: Option<String>,
+    /// A signal came that asks programs to end.
+    pub(crate) is_asked_to_end: bool,
+}
+
+impl Ending {
+    /// The command ended by itself.
+    pub(crate) fn of(change: Change) -> Self {
+        Self {
+            change,
+            loss: None,
+            is_asked_to_end: false,
+        }
+    }
+}
+
+/// How far the end of the command's time has come.
+enum Overtime {
+    No,
+    /// The command has been told to stop.
+    Told,
+    Killed,
 }
 
 /// How far the loss of the lock has come.
@@ -43,11 +66,14 @@ enum Stage {
 }
 
 impl Supervision<'_> {
-    /// Returns when the command has ended, and if it was told to stop because
-    /// of the lock, its whole group.
+    /// Returns when the command has ended, and if it was told to stop, its whole
+    /// group.
     pub(crate) async fn run(self) -> Ending {
         let mut stage = Stage::Held;
         let mut loss = None;
+        let (mut overtime, mut is_asked_to_end) = (Overtime::No, false);
+        let longest = self.max_runtime.unwrap_or(Duration::MAX);
+        let mut time_is_up = std::pin::pin!(tokio::time::sleep(longest));
         let mut has_terminal = self.terminal.as_ref().is_some_and(|it| it.is_ours_alone);
         let change = loop {
             let may_be_told = stage == Stage::Held && self.on_lost == OnLost::Term;
@@ -67,12 +93,26 @@ impl Supervision<'_> {
                 },
                 signal = self.signals.next() => match signal {
                     Signal::SIGCONT => self.go_on(has_terminal),
-                    signal => self.child.signal(signal),
+                    signal => {
+                        is_asked_to_end |= asks_to_end(signal);
+                        self.child.signal(signal);
+                    }
                 },
+                () = &mut time_is_up, if !matches!(overtime, Overtime::Killed) => {
+                    overtime = self.stop(&overtime);
+                    time_is_up.as_mut().reset(tokio::time::Instant::now() + self.notice);
+                }
             }
         };
-        if stage == Stage::Told {
-            self.outlive_group().await;
+        let is_overtime = matches!(overtime, Overtime::Told);
+        if stage == Stage::Told || is_overtime {
+            let too_long = async {
+                match is_overtime {
+                    true => time_is_up.await,
+                    false => std::future::pending().await,
+                }
+            };
+            self.outlive_group(too_long).await;
         }
         if stage == Stage::Held && self.guard.check().is_err() {
             loss = Some(self.lost());
@@ -83,7 +123,24 @@ impl Supervision<'_> {
                 terminal.restore();
             }
         }
-        Ending { change, loss }
+        Ending {
+            change,
+            loss,
+            is_asked_to_end,
+        }
+    }
+
+    /// The command's time is up: first it is told, then it is killed.
+    fn stop(&self, overtime: &Overtime) -> Overtime {
+        if let Overtime::Told = overtime {
+            self.child.kill();
+            return Overtime::Killed;
+        }
+        self.child.signal(Signal::SIGTERM);
+        self.child.signal(Signal::SIGCONT);
+        self.console
+            .say("the command runs for too long; sent SIGTERM to it");
+        Overtime::Told
     }
 
     /// The lock is lost: another may hold it at any moment.
@@ -129,12 +186,14 @@ impl Supervision<'_> {
     }
 
     /// The command's leader is gone, but others of its group may still be
-    /// winding up. They have until the lock is lost.
-    async fn outlive_group(&self) {
+    /// winding up. They have until the lock is lost or it takes too long.
+    async fn outlive_group(&self, too_long: impl Future<Output = ()>) {
+        let mut too_long = std::pin::pin!(too_long);
         while self.child.is_group_alive() {
             tokio::select! {
                 biased;
                 _ = self.guard.lost() => return self.child.signal(Signal::SIGKILL),
+                () = &mut too_long => return self.child.signal(Signal::SIGKILL),
                 () = tokio::time::sleep(Duration::from_millis(10)) => {}
             }
         }
@@ -174,4 +233,14 @@ impl Supervision<'_> {
         }
         self.child.signal(Signal::SIGCONT);
     }
+}
+
+fn asks_to_end(signal: Signal) -> bool {
+    let asks = [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ];
+    asks.contains(&signal)
 }

@@ -149,6 +149,7 @@ impl Attempt {
             since: now,
             handed: 0,
             is_bound: false,
+            is_exclusive: self.ticket.weight == self.ticket.capacity,
             doubt: self.doubt(),
         })
     }

@@ -62,6 +62,21 @@ pub trait Engine: Inspect {
     /// Takes the claim out of its queue: release, cancel and evict alike.
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn>;
 
+    /// Writes the lock's memo if the claim is still there and holds, by the grant
+    /// that the memo's token is from, in one step. Of two writes under one token
+    /// the one with the smaller edition never replaces the other. No bytes remove
+    /// the memo, but not its edition.
+    async fn write_memo(&self, claim: &ClaimRef, _memo: &Memo) -> Result<Noted> {
+        let doing = format!("write the memo of {}", claim.name);
+        Err(crate::memo::unsupported(doing))
+    }
+
+    /// The lock's memo as it is now, not as it was before a write that was
+    /// answered.
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        Err(crate::memo::unsupported(format!("read the memo of {name}")))
+    }
+
     /// Itself, where there is more to it than an engine.
     #[doc(hidden)]
     fn as_any(&self) -> Option<&dyn std::any::Any> {
@@ -233,6 +248,36 @@ pub enum Withdrawn {
     Removed,
     /// The claim was not there.
     Absent,
+}
+
+/// A few bytes beside a lock, which only its holder can write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Memo {
+    /// The token of the hold that wrote it.
+    pub token: Token,
+    /// The how-manieth write of that hold it was, from 1.
+    pub edition: u64,
+    /// What was written.
+    pub bytes: Vec<u8>,
+}
+
+/// What became of a memo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noted {
+    /// It is written, or a later edition of the same hold is.
+    Written,
+    /// The claim is not there, does not hold, or holds by another grant. Nothing
+    /// was written.
+    NotHeld,
+}
+
+/// What is known of a lock's memo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// The memo, if there is one.
+    pub memo: Option<Memo>,
+    /// What the store's own clock showed, since 1970, if it has one.
+    pub time: Option<Duration>,
 }
 
 /// A lock as people see it.

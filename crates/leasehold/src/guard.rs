@@ -246,7 +246,7 @@ impl Guard {
         }
     }
 
-    fn loss(&self, lost: Lost, doing: &str) -> Error {
+    pub(crate) fn loss(&self, lost: Lost, doing: &str) -> Error {
         let doing = format!("{doing} {}", self.name());
         let why = match self.hold.note() {
             Some(note) => format!("{lost} {note}"),

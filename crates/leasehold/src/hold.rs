@@ -37,6 +37,8 @@ pub(crate) struct Claim {
     /// Something in the store depends on this very claim, and so it is never
     /// handed over.
     pub(crate) is_bound: bool,
+    /// Nobody else can hold the lock beside it.
+    pub(crate) is_exclusive: bool,
     /// Another request for it may still arrive at the store.
     pub(crate) doubt: Option<Doubt>,
 }
@@ -57,6 +59,9 @@ pub(crate) struct Hold {
     granted: Moment,
     waited: Duration,
     renewals_before: u32,
+    is_exclusive: bool,
+    /// How many memos this hold has written.
+    editions: AtomicU64,
     max_renewals: Option<u32>,
     /// Boot-clock nanoseconds at which the hold's limit is reached.
     limit: AtomicU64,
@@ -95,6 +100,8 @@ impl Hold {
             granted: now,
             waited: now.since(asked),
             renewals_before: claim.term.renewals(),
+            is_exclusive: claim.is_exclusive,
+            editions: AtomicU64::new(0),
             max_renewals: limits.max_renewals,
             limit: AtomicU64::new(limit),
             lost: OnceLock::new(),
@@ -130,6 +137,15 @@ impl Hold {
 
     pub(crate) fn fence(&self) -> Fence {
         self.fence
+    }
+
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.is_exclusive
+    }
+
+    /// The number of the next memo that this hold writes.
+    pub(crate) fn next_edition(&self) -> u64 {
+        self.editions.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     pub(crate) fn waited(&self) -> Duration {
@@ -251,7 +267,6 @@ impl Hold {
 
     /// The claim goes back to the store after this hold, whoever waits in this
     /// process.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(crate) fn bind(&self) {
         if let Some(stake) = &mut *self.held_stake() {
             stake.claim.is_bound = true;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::engine::{Cause, ClaimRef, Engine, Finding, Promises, Queue, TicketId, Withdrawn};
+use crate::engine::{
+    Cause, ClaimRef, Engine, Finding, Promises, Queue, Reading, TicketId, Withdrawn,
+};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -55,6 +57,19 @@ impl Inspector {
     /// Nothing is lost when the future is dropped.
     pub async fn names(&self, prefix: &str) -> Result<Vec<Name>> {
         self.engine.names(prefix).await
+    }
+
+    /// The memo of a lock, and what the store's clock shows, if it has one.
+    ///
+    /// # Errors
+    /// `Usage` for a bad name, `Unsupported` if the store keeps no memos,
+    /// `Conflict` if something else is in its place, `Unavailable` if the store
+    /// cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn memo(&self, name: impl AsRef<str>) -> Result<Reading> {
+        self.engine.read_memo(&Name::new(name)?).await
     }
 
     /// Whether the store is fit for locks.

@@ -23,12 +23,14 @@
 pub mod blocking;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod election;
 pub mod engine;
 pub mod fence;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+pub mod once;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod rule;
@@ -47,6 +49,7 @@ mod hold;
 mod inspector;
 mod lease;
 mod local;
+mod memo;
 mod memory;
 mod multi;
 mod mutex;
@@ -72,6 +75,7 @@ mod watchdog;
 mod zookeeper;
 
 pub use config::parse_duration;
+pub use engine::{Memo, Reading};
 pub use error::{Effect, Error, ErrorKind, Result};
 #[doc(hidden)]
 #[cfg(feature = "etcd")]
@@ -79,6 +83,7 @@ pub use etcd::BareEtcd;
 pub use fence::{Fence, Token};
 pub use guard::{Guard, Lost};
 pub use inspector::{Inspector, inspect};
+pub use memo::LONGEST_MEMO;
 pub use memory::Memory;
 pub use multi::{Guards, LockAll};
 pub use mutex::Mutex;

@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment, wall_time};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Eviction, GoneClaim, Lease, LeaseId, Owner, Renewal, Standing, Ticket,
-    Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Eviction, GoneClaim, Lease, LeaseId, Memo, Noted, Owner, Reading,
+    Renewal, Standing, Ticket, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -50,6 +50,8 @@ struct State {
     leases: BTreeMap<LeaseId, LeaseRecord>,
     locks: BTreeMap<Name, Vec<Record>>,
     evictions: Vec<(Name, Eviction)>,
+    /// Without bytes if they were removed.
+    memos: BTreeMap<Name, Memo>,
 }
 
 #[derive(Debug)]
@@ -179,6 +181,7 @@ impl Engine for Memory {
             semaphore: true,
             fence: Grade::Ordered,
             tokens_per_grant: TOKENS_PER_GRANT,
+            memo: true,
             ..Promises::least(Reach::Process)
         }
     }
@@ -309,6 +312,25 @@ impl Engine for Memory {
         }
         self.changed.notify_waiters();
         Ok(Withdrawn::Removed)
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        let mut state = self.state();
+        match state.standing(claim) {
+            Standing::Held { token } if memo.is_of(token.get(), TOKENS_PER_GRANT) => {}
+            _ => return Ok(Noted::NotHeld),
+        }
+        let is_overtaken = |last: &Memo| last.token == memo.token && last.edition > memo.edition;
+        if state.memos.get(&claim.name).is_some_and(is_overtaken) {
+            return Ok(Noted::Written);
+        }
+        state.memos.insert(claim.name.clone(), memo.clone());
+        Ok(Noted::Written)
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        let kept = self.state().memos.get(name).cloned();
+        Ok(Reading::of(kept, Some(wall_time())))
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Promises {
     pub crash: Freed,
     /// Claims and tokens survive a restart of the store.
     pub durable: bool,
+    /// A memo per name that only the holder can write.
+    pub memo: bool,
 }
 
 impl Promises {
@@ -38,6 +40,7 @@ impl Promises {
             tokens_per_grant: 1,
             crash: Freed::AfterTtl,
             durable: false,
+            memo: false,
         }
     }
 }

@@ -174,7 +174,6 @@ impl Session {
         Inspector::new(self.anchor.core.engine.clone())
     }
 
-    #[cfg(test)]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.anchor.core
     }

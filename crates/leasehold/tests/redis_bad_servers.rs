@@ -62,6 +62,27 @@ async fn a_master_that_becomes_a_replica_gives_no_locks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_becomes_a_replica_tells_no_memos() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), &[]);
+    let ours = session(&server, "ttl=3s&patience=1s").await;
+    let guard = ours.mutex("ledger").lock().await.unwrap();
+    guard.write_memo("what was").await.unwrap();
+    guard.release().await.unwrap();
+    // It has no claim, so nothing else it does is a write.
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let error = ours.memo("ledger").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("replica"), "{error}");
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    let memo = ours.memo("ledger").await.unwrap().memo.unwrap();
+    assert_eq!(memo.text(), "what was");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_server_says_so_and_keeps_what_is_held() {
     if must_skip(lacks_redis()) {
         return;

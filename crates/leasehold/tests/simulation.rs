@@ -19,6 +19,8 @@ mod client;
 mod faulty;
 #[path = "simulation/ledger.rs"]
 mod ledger;
+#[path = "simulation/memo.rs"]
+mod memo;
 #[path = "simulation/rng.rs"]
 mod rng;
 #[path = "simulation/world.rs"]
@@ -108,6 +110,27 @@ fn an_engine_whose_tokens_do_not_grow_is_caught() {
 fn an_engine_that_does_not_withdraw_is_caught() {
     let said = caught(broken::lazy_withdraw);
     assert!(said.contains("left over"), "{said}");
+}
+
+#[test]
+fn no_two_who_hold_write_the_same_number_into_a_memo() {
+    let mut told = 0;
+    for seed in 0..SEEDS / 4 {
+        let (faults, written) = memo::count(seed, None);
+        assert!(faults.is_empty(), "seed {seed}: {}", faults.join("; "));
+        told += written;
+    }
+    assert!(told > 1000, "{told} writes were told");
+}
+
+#[test]
+fn a_memo_that_anyone_can_write_is_caught() {
+    let found = (0..SEEDS).find(|seed| {
+        !memo::count(*seed, Some(broken::no_owner_check))
+            .0
+            .is_empty()
+    });
+    assert!(found.is_some());
 }
 
 /// The first so many seeds that find a fault, searched on every core.

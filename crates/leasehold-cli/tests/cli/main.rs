@@ -8,6 +8,7 @@ mod bench;
 mod child;
 mod codes;
 mod disk;
+mod elect;
 #[cfg(feature = "etcd")]
 mod etcd;
 #[cfg(feature = "etcd")]
@@ -24,6 +25,7 @@ mod mysql;
 #[path = "../../../leasehold/tests/server/mysql.rs"]
 mod mysql_server;
 mod nested;
+mod once;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]

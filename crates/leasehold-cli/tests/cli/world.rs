@@ -83,6 +83,18 @@ impl World {
         serde_json::from_str(&done.stdout).unwrap()
     }
 
+    /// The memo of a lock.
+    pub(crate) fn memo(&self, name: &str) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            let inspector = leasehold::inspect(&self.url).await.unwrap();
+            let memo = inspector.memo(name).await.unwrap().memo;
+            memo.map_or_else(String::new, |memo| memo.text().into_owned())
+        })
+    }
+
     pub(crate) fn until_held(&self, name: &str) {
         self.until_claims(name, 1, 0);
     }

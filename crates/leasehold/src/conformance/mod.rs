@@ -38,6 +38,7 @@
 //! | 24 few tasks | `many` | the number of connections |
 //! | 25 shut-down | `dropping` | |
 //! | 26 errors and secrets | `errors` | passwords in the process list |
+//! | the memo and what is built on it | `memo`, `election`, `once` | |
 // A case fails by panicking, with the place and what was expected.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
@@ -51,13 +52,16 @@ mod cancel;
 mod clocks;
 mod crash;
 mod dropping;
+mod election;
 mod errors;
 mod exclusion;
 mod fencing;
 mod inspection;
 mod lost;
 mod many;
+mod memo;
 mod names;
+mod once;
 mod order;
 mod outage;
 mod permits;
@@ -149,6 +153,9 @@ pub fn cases() -> Vec<Case> {
         inspection::cases,
         errors::cases,
         clocks::cases,
+        memo::cases,
+        election::cases,
+        once::cases,
     ];
     subjects.into_iter().flat_map(|cases| cases()).collect()
 }
@@ -176,6 +183,10 @@ fn tokens(promises: &Promises) -> Result<(), &'static str> {
         promises.fence >= Grade::OrderedByClock,
         "has no ordered tokens",
     )
+}
+
+fn memo(promises: &Promises) -> Result<(), &'static str> {
+    promised(promises.memo, "keeps no memos")
 }
 
 fn peers(promises: &Promises) -> Result<(), &'static str> {

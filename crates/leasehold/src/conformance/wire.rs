@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::engine::{
-    Cause, ClaimRef, Engine, Finding, Inspect, Lease, Owner, Promises, Queue, Renewal, Standing,
-    Ticket, Together, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Finding, Inspect, Lease, Memo, Noted, Owner, Promises, Queue, Reading,
+    Renewal, Standing, Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::name::Name;
@@ -30,11 +30,13 @@ pub enum Call {
     Wait,
     /// `Engine::withdraw`
     Withdraw,
+    /// `Engine::write_memo` and `Engine::read_memo`
+    Memo,
 }
 
 impl Call {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Open,
         Self::Renew,
         Self::Close,
@@ -42,6 +44,7 @@ impl Call {
         Self::Enqueue,
         Self::Wait,
         Self::Withdraw,
+        Self::Memo,
     ];
 }
 
@@ -178,6 +181,15 @@ impl Engine for Wire {
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
         self.carry(Call::Withdraw, || self.engine.withdraw(claim, cause))
             .await
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        self.carry(Call::Memo, || self.engine.write_memo(claim, memo))
+            .await
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        self.carry(Call::Memo, || self.engine.read_memo(name)).await
     }
 }
 

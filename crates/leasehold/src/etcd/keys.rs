@@ -14,6 +14,7 @@ const SHARED: &str = "leasehold/shared/";
 const BROKEN: &str = "leasehold/broken/";
 const INBOX: &str = "leasehold/inbox/";
 const TAIL: &str = "leasehold/tail/";
+const MEMO: &str = "leasehold/memo/";
 
 /// The keys from `start` to before `end`.
 #[derive(Clone, PartialEq, Eq)]
@@ -134,6 +135,11 @@ pub(super) fn tail(name: &Name) -> Vec<u8> {
     format!("{TAIL}{}", field(name.as_str())).into_bytes()
 }
 
+/// The memo of a lock.
+pub(super) fn memo(name: &Name) -> Vec<u8> {
+    format!("{MEMO}{}", field(name.as_str())).into_bytes()
+}
+
 /// The store's number of a lease.
 pub(super) fn number(lease: LeaseId) -> i64 {
     i64::try_from(lease.0).unwrap_or(i64::MAX)
@@ -180,7 +186,7 @@ fn names_lease(last: &str, lease: i64) -> bool {
 }
 
 fn is_in_house(key: &[u8]) -> bool {
-    let rooms = [SHARED, BROKEN, INBOX, TAIL];
+    let rooms = [SHARED, BROKEN, INBOX, TAIL, MEMO];
     rooms.iter().any(|room| key.starts_with(room.as_bytes()))
 }
 
@@ -228,6 +234,8 @@ mod tests {
         let ours = mutex(&name("leasehold"));
         let inside = shared_claim(&name("a"), 3, TicketId(7));
         assert_eq!(sort(&ours, &inside, 255), Sort::Below);
+        // It has no lease.
+        assert_eq!(sort(&ours, &memo(&name("a")), 0), Sort::Below);
         assert_eq!(sort(&ours, b"leasehold/ff", 255), Sort::Claim);
     }
 

@@ -17,6 +17,7 @@ mod fault;
 mod inspect;
 mod keys;
 mod members;
+mod memo;
 mod mutex;
 mod record;
 mod renewal;
@@ -45,10 +46,11 @@ use self::wire::{
 };
 use crate::clock::boot_time;
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
-    Withdrawn,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::name::Name;
 use crate::promises::{Grade, Promises, Reach};
 use crate::random::random_u64;
 
@@ -182,6 +184,7 @@ impl Engine for EtcdEngine {
             semaphore: true,
             fence: Grade::Ordered,
             durable: true,
+            memo: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -309,6 +312,14 @@ impl Engine for EtcdEngine {
                 inspect::take_out(self, claim, Some((by, reason))).await
             }
         }
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        memo::write(self, claim, memo).await
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        memo::read_memo(self, name).await
     }
 }
 

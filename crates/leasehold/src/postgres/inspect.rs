@@ -64,6 +64,15 @@ impl Inspect for PostgresEngine {
         if let Some(row) = answer.rows.first() {
             findings.extend(judge(row, &self.pool.label));
         }
+        if !self.has_memo {
+            findings.push(finding(
+                Severity::Warning,
+                "no memos, elections or once per period: the table memo is missing, is not ours, \
+                 or this role may not use it",
+                "let somebody who may run what `leasehold schema` prints, and grant select, \
+                 insert and update on the table",
+            ));
+        }
         findings.push(match gets_through(self).await {
             true => finding(Severity::Fine, "waiting sessions are told at once", ""),
             false => finding(

@@ -11,22 +11,29 @@ pub(super) const VERSION: u32 = 1;
 /// Nobody else makes tables meanwhile.
 const FOUNDING: &str = "select pg_advisory_xact_lock(7809639173);\n";
 
-const PARTS: [&str; 5] = [
+/// Came later, and is made beside the rest where it is missing.
+const MEMO: &str = include_str!("sql/memo.sql");
+
+const PARTS: [&str; 6] = [
     include_str!("sql/tables.sql"),
     include_str!("sql/common.sql"),
     include_str!("sql/claims.sql"),
     include_str!("sql/sessions.sql"),
     include_str!("sql/founding.sql"),
+    MEMO,
 ];
 
 /// Everything that the engine needs in a database, as SQL that may be run again.
 pub(super) fn script(schema: &str, mode: Mode) -> String {
+    match mode {
+        Mode::Lease => in_schema(schema, &PARTS.join("\n")),
+        Mode::Session => in_schema(schema, include_str!("sql/advisory.sql")),
+    }
+}
+
+fn in_schema(schema: &str, sql: &str) -> String {
     let quoted = identifier(schema);
-    let whole = match mode {
-        Mode::Lease => PARTS.join("\n"),
-        Mode::Session => include_str!("sql/advisory.sql").to_owned(),
-    };
-    let whole = whole
+    let whole = sql
         .replace(
             "if not exists leasehold;",
             &format!("if not exists {quoted};"),
@@ -41,8 +48,9 @@ fn regclass(schema: &str) -> String {
     quoted(&format!("{}.token", identifier(schema)))
 }
 
-/// Leaves the schema ready for use, making it if it is missing.
-pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<()> {
+/// Leaves the schema ready for use, making it if it is missing. Says whether it
+/// has memos that we may use.
+pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<bool> {
     let doing = || "connect".to_owned();
     let state = state(pool, schema).await?;
     if state.is_standby {
@@ -85,7 +93,8 @@ pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<()>
                       leave mode=session out or name another schema"
                 .into(),
         },
-        Some(VERSION) => return Ok(()),
+        Some(VERSION) if mode == Mode::Session => return Ok(false),
+        Some(VERSION) => return has_memos(pool, schema, state).await,
         Some(newer) if newer > VERSION => {
             format!("layout version {newer} is newer than {VERSION}: update leasehold")
         }
@@ -95,6 +104,24 @@ pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<()>
             .into(),
     };
     Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label))
+}
+
+/// Whether there are memos that we may use. They came later than the rest, and
+/// are made where they are missing; whatever comes of that costs nobody a lock.
+async fn has_memos(pool: &Pool, schema: &str, found: State) -> Result<bool> {
+    let doing = || "make the table of memos".to_owned();
+    match found.memos {
+        // They came with the rest, if nothing of that name was there.
+        _ if !found.has_tables => {}
+        Memos::Missing => {
+            if let Err(error) = pool.ask(&in_schema(schema, MEMO), doing).await {
+                tracing::warn!(%error, "there are no memos");
+            }
+        }
+        memos => return Ok(memos == Memos::Usable),
+    }
+    // Another may have made them meanwhile.
+    Ok(state(pool, schema).await?.memos == Memos::Usable)
 }
 
 async fn make(pool: &Pool, schema: &str, mode: Mode) -> Result<()> {
@@ -113,6 +140,17 @@ async fn make(pool: &Pool, schema: &str, mode: Mode) -> Result<()> {
     }
 }
 
+/// What there is of memos.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memos {
+    Missing,
+    /// The table and its functions are there, and this role may use them.
+    Usable,
+    /// A table of that name is there. It is somebody else's, or this role has
+    /// no right to it.
+    Unusable,
+}
+
 /// What can be known of a server before there are tables.
 #[derive(Debug)]
 pub(super) struct State {
@@ -120,6 +158,7 @@ pub(super) struct State {
     pub(super) is_read_only: bool,
     pub(super) release: u32,
     pub(super) has_tables: bool,
+    pub(super) memos: Memos,
     /// What a transaction has unless it says so itself is what we need.
     pub(super) has_our_defaults: bool,
 }
@@ -129,14 +168,15 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
         "select pg_is_in_recovery(), current_setting('transaction_read_only'), \
          current_setting('server_version_num'), exists (select from pg_catalog.pg_class c \
          join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
-         where n.nspname = {} and c.relname = 'meta'), \
+         where n.nspname = {0} and c.relname = 'meta'), \
          current_setting('default_transaction_isolation') = 'read committed' \
          and current_setting('default_transaction_deferrable') = 'off' \
          and current_setting('synchronous_commit') in ('on', 'remote_apply') \
          and (select count(*) from pg_catalog.pg_settings \
          where name in ('lock_timeout', 'statement_timeout', 'transaction_timeout') \
-         and reset_val <> '0') = 0",
-        quoted(schema)
+         and reset_val <> '0') = 0, {1}",
+        quoted(schema),
+        include_str!("sql/has_memos.sql").replace("$1", &quoted(schema)),
     );
     let answer = pool.ask(&query, || "connect".to_owned()).await?;
     let Some(row) = answer.rows.first() else {
@@ -149,6 +189,11 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
         release: number(row, 2).unwrap_or(0),
         has_tables: column(row, 3) == Some("t"),
         has_our_defaults: column(row, 4) == Some("t"),
+        memos: match column(row, 5) {
+            None => Memos::Missing,
+            Some("t") => Memos::Usable,
+            Some(_) => Memos::Unusable,
+        },
     })
 }
 

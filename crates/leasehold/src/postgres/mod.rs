@@ -19,6 +19,7 @@ mod fence;
 mod inbox;
 mod inspect;
 mod layout;
+mod memo;
 mod pool;
 mod renewal;
 mod route;
@@ -46,10 +47,11 @@ use self::text::{column, identifier, lease as lease_id, number, quoted};
 use crate::clock::Clock;
 use crate::config::{Config, Store};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
-    Withdrawn,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
 use crate::promises::{Grade, Promises, Reach};
 use crate::random::random_u128;
 use crate::session::Session;
@@ -126,6 +128,7 @@ pub(crate) struct PostgresEngine {
     schema: String,
     /// Which server was met last.
     server: Mutex<String>,
+    has_memo: bool,
 }
 
 impl PostgresEngine {
@@ -137,8 +140,9 @@ impl PostgresEngine {
     }
 
     async fn start(pool: Pool, schema: &str) -> Result<Self> {
-        layout::prepare(&pool, schema, Mode::Lease).await?;
+        let has_memo = layout::prepare(&pool, schema, Mode::Lease).await?;
         Ok(Self {
+            has_memo,
             ears: Ears::new(pool.route()),
             inbox: Inbox::default(),
             schema: identifier(schema),
@@ -196,6 +200,7 @@ impl Engine for PostgresEngine {
             fence: Grade::Ordered,
             tokens_per_grant: TOKENS_PER_GRANT,
             durable: true,
+            memo: self.has_memo,
             ..Promises::least(Reach::Network)
         }
     }
@@ -268,6 +273,14 @@ impl Engine for PostgresEngine {
             Cause::Ours => claims::withdraw(self, claim).await,
             Cause::Evicted { by, reason } => claims::evict(self, claim, by, reason).await,
         }
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        memo::write(self, claim, memo).await
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        memo::read(self, name).await
     }
 
     fn as_any(&self) -> Option<&dyn std::any::Any> {

@@ -7,7 +7,8 @@
 //! sessions, each through its own channel; nobody else wakes, and a hand-over
 //! is two commands. A claim's order is the server's time in microseconds, or 32
 //! more than the last, and so a token too, which grows even over the loss of all
-//! keys. Every claim has its own expiry and no key is permanent.
+//! keys. Every claim has its own expiry and no key is permanent,
+//! but for a memo.
 //! The layout and every step are in `docs/stores/redis.md`.
 
 mod answer;
@@ -19,6 +20,7 @@ mod inbox;
 mod inspect;
 mod keys;
 mod link;
+mod memo;
 mod place;
 mod plain;
 mod redisson;
@@ -47,10 +49,11 @@ use self::redisson::RedissonEngine;
 use self::scripts::Scripts;
 use self::server::{Doer, Server};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
-    Withdrawn,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
 use crate::promises::{Grade, Promises, Reach};
 use crate::random::random_u128;
 use crate::rule;
@@ -158,6 +161,7 @@ impl Engine for RedisEngine {
             semaphore: true,
             fence: Grade::OrderedByClock,
             tokens_per_grant: TOKENS_PER_GRANT,
+            memo: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -277,6 +281,14 @@ impl Engine for RedisEngine {
                 self.take_out(claim, &Keys::of(&claim.name), &broken).await
             }
         }
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        memo::write(self, claim, memo).await
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        memo::read(self, name).await
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) struct Scripts {
     pub(super) renew_alone: Script,
     pub(super) queue: Script,
     pub(super) alive: Script,
+    pub(super) memo_write: Script,
+    pub(super) memo_read: Script,
 }
 
 const CLOCK: &str = include_str!("lua/clock.lua");
@@ -48,6 +50,8 @@ impl Scripts {
             renew: Script::new(include_str!("lua/renew.lua")),
             renew_alone: of(&[CLOCK, include_str!("lua/renew_alone.lua")]),
             alive: Script::new(include_str!("lua/alive.lua")),
+            memo_write: on_a_lock(include_str!("lua/memo_write.lua")),
+            memo_read: of(&[CLOCK, include_str!("lua/memo_read.lua")]),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::live::{self, Liveness, Watchlist};
 use super::log::{self, Log};
 use crate::clock;
 use crate::engine::LeaseId;
-use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 
 /// How long a request may be held up by others.
@@ -180,10 +180,7 @@ impl Store {
             match spell.await {
                 Ok((back, Err(Fault::Busy))) if clock::boot_time() < deadline => work = back,
                 Ok((_, outcome)) => return outcome,
-                Err(_) => {
-                    let why = "the runtime is shutting down";
-                    return Err(Fault::new(ErrorKind::Unavailable, why).in_doubt());
-                }
+                Err(_) => return Err(shutting_down()),
             }
         }
     }
@@ -209,6 +206,31 @@ impl Store {
         Ok(())
     }
 
+    /// Returns when all that is committed so far survives a power loss. It is in
+    /// the log until a checkpoint, which syncs both the log and the database,
+    /// has brought it into the database.
+    pub(super) async fn sync_log(self: &Arc<Self>, doing: Doing<'_>) -> Result<()> {
+        let store = self.clone();
+        let syncing = tokio::task::spawn_blocking(move || {
+            let path = store.file.log();
+            let synced = std::fs::File::open(&path).and_then(|log| log.sync_data());
+            let failed = |error: std::io::Error| {
+                let errno = rustix::io::Errno::from_io_error(&error);
+                Fault::system(path.display(), errno.unwrap_or(rustix::io::Errno::IO))
+            };
+            synced.map_err(failed)?;
+            match store.is_in_place() {
+                true => Ok(()),
+                false => Err(Fault::new(
+                    ErrorKind::Unavailable,
+                    "somebody removed the store's files",
+                )),
+            }
+        });
+        let synced = syncing.await.unwrap_or_else(|_| Err(shutting_down()));
+        synced.map_err(|fault| self.error(doing, fault.in_doubt()))
+    }
+
     pub(super) fn log_bytes(&self) -> u64 {
         self.log.bytes()
     }
@@ -225,6 +247,10 @@ impl Store {
             let _ = layout::connect(&store.file).and_then(|own| log::checkpoint(&own));
         });
     }
+}
+
+fn shutting_down() -> Fault {
+    Fault::new(ErrorKind::Unavailable, "the runtime is shutting down").in_doubt()
 }
 
 /// Says to a thread whether anybody still waits for its answer.
@@ -274,11 +300,7 @@ pub(super) async fn open_store(path: std::path::PathBuf, boot: Option<String>) -
     });
     match opening.await {
         Ok(outcome) => outcome.map_err(|fault| fault.into_error("connect", label)),
-        Err(_) => {
-            let why = "the runtime is shutting down";
-            let error = Error::new(ErrorKind::Unavailable, "connect", why);
-            Err(error.on(label).effect_is(Effect::Unknown))
-        }
+        Err(_) => Err(shutting_down().into_error("connect", label)),
     }
 }
 

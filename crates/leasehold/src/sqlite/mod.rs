@@ -20,6 +20,7 @@ mod inspect;
 mod layout;
 mod live;
 mod log;
+mod memo;
 mod queue;
 mod sessions;
 mod standing;
@@ -38,8 +39,8 @@ pub(crate) use self::config::SqliteConfig;
 use self::database::{Doing, Store, open_store};
 use self::inbox::{Message, lock};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Finding, Inspect, Lease, LeaseId, Owner, Queue, Renewal, Standing,
-    Ticket, Withdrawn,
+    Cause, ClaimRef, Engine, Finding, Inspect, Lease, LeaseId, Memo, Noted, Owner, Queue, Reading,
+    Renewal, Standing, Ticket, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
@@ -116,6 +117,7 @@ impl Engine for SqliteEngine {
         promises.tokens_per_grant = TOKENS_PER_GRANT;
         promises.crash = Freed::AtOnce;
         promises.durable = true;
+        promises.memo = true;
         promises
     }
 
@@ -250,6 +252,21 @@ impl Engine for SqliteEngine {
         store
             .run(doing, move |store, connection| {
                 claims::withdraw(store, connection, &claim, breaker.as_ref())
+            })
+            .await
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        memo::write(&self.store(), claim, memo).await
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        let store = self.store_in_place().await?;
+        let doing = Doing("read the memo of", Some(name));
+        let name = name.clone();
+        store
+            .run(doing, move |_, connection| {
+                memo::read(connection, name.as_str())
             })
             .await
     }

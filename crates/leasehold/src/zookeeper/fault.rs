@@ -14,6 +14,8 @@ pub(super) enum Refusal {
     NoNode,
     NodeExists,
     NotEmpty,
+    /// Somebody wrote the node meanwhile.
+    OtherVersion,
     /// The node that ours should be below goes with a session.
     BelowEphemeral,
     /// The session is over: all its claims are gone.
@@ -38,6 +40,7 @@ impl Refusal {
             -101 => Self::NoNode,
             -110 => Self::NodeExists,
             -111 => Self::NotEmpty,
+            -103 => Self::OtherVersion,
             -108 => Self::BelowEphemeral,
             -112 => Self::SessionOver,
             -118 => Self::Moved,
@@ -89,6 +92,7 @@ impl fmt::Display for Refusal {
             Self::NoNode => "the node is not there",
             Self::NodeExists => "the node is there already",
             Self::NotEmpty => "the node has children",
+            Self::OtherVersion => "the node was written meanwhile",
             Self::BelowEphemeral => {
                 "the lock's node goes with a session of another program, so nothing can be below \
                  it; use another name"

@@ -30,13 +30,13 @@ const EVICTIONS: usize = 100;
 
 /// A session to look with: one that is there, or one of its own that nobody
 /// keeps. If that is over when it is needed again, there is another.
-enum Looking {
+pub(super) enum Looking {
     Lease(Arc<OpenLease>),
     Own(Arc<Session>),
 }
 
 impl Looking {
-    async fn with(engine: &ZookeeperEngine) -> Result<Self, Refusal> {
+    pub(super) async fn with(engine: &ZookeeperEngine) -> Result<Self, Refusal> {
         if let Some(open) = engine.claims.any_lease() {
             return Ok(Self::Lease(open));
         }
@@ -52,7 +52,7 @@ impl Looking {
         Ok(Self::Own(session))
     }
 
-    fn session(&self) -> &Session {
+    pub(super) fn session(&self) -> &Session {
         match self {
             Self::Lease(open) => &open.session,
             Self::Own(session) => session,

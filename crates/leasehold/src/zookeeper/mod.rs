@@ -20,6 +20,7 @@ mod fault;
 mod inspect;
 mod link;
 mod meeting;
+mod memo;
 mod nodes;
 mod order;
 mod queue;
@@ -46,9 +47,11 @@ use self::session::Session;
 use self::wire::{Mode, Request};
 use crate::clock::boot_time;
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Ticket, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
 use crate::promises::{Grade, Promises, Reach};
 
 /// How late a waiting claim looks by itself if the connection is not proven.
@@ -172,6 +175,7 @@ impl Engine for ZookeeperEngine {
             semaphore: true,
             fence: Grade::Ordered,
             durable: true,
+            memo: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -306,6 +310,14 @@ impl Engine for ZookeeperEngine {
                 inspect::take_out(self, claim, Some((by, reason))).await
             }
         }
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        memo::write(self, claim, memo).await
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        memo::read(self, name).await
     }
 }
 

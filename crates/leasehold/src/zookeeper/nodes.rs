@@ -10,6 +10,7 @@ use crate::name::Name;
 /// Everything of ours that is not a lock is below this, so no lock may be.
 const HOUSE: &str = ".leasehold";
 const BROKEN: &str = ".leasehold/broken";
+const MEMO: &str = ".leasehold/memo";
 /// The server's own.
 const SERVER: &str = "zookeeper";
 /// Stands for an empty part of a name.
@@ -56,7 +57,16 @@ impl Paths {
 
     /// What was broken of a lock.
     pub(super) fn broken(&self, name: &Name) -> String {
-        let mut path = format!("{}/{BROKEN}/", self.chroot);
+        self.in_house(BROKEN, name)
+    }
+
+    /// The memo of a lock.
+    pub(super) fn memo(&self, name: &Name) -> String {
+        self.in_house(MEMO, name)
+    }
+
+    fn in_house(&self, folder: &str, name: &Name) -> String {
+        let mut path = format!("{}/{folder}/", self.chroot);
         // One node, whatever the name.
         for part in name.as_str().split_inclusive('/') {
             let (part, slash) = part

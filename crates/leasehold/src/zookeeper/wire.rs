@@ -26,6 +26,8 @@ pub(super) struct Stat {
     pub(super) ctime: i64,
     /// The session that it goes with, 0 if none.
     pub(super) owner: i64,
+    /// How often its data was written since then.
+    pub(super) version: i32,
 }
 
 /// How a node is made.
@@ -66,6 +68,18 @@ pub(super) enum Request {
     },
     Sync {
         path: String,
+    },
+    /// Writes the data of a node that has this version.
+    Write {
+        path: String,
+        data: Vec<u8>,
+        version: i32,
+    },
+    /// Refused unless the node is there with this version, or any if it is -1.
+    /// Only among others.
+    Check {
+        path: String,
+        version: i32,
     },
     /// All of them or none.
     Multi(Vec<Request>),
@@ -113,6 +127,8 @@ impl Request {
             Self::Delete { .. } => 2,
             Self::Exists { .. } => 3,
             Self::Data { .. } => 4,
+            Self::Write { .. } => 5,
+            Self::Check { .. } => 13,
             Self::Sync { .. } => 9,
             Self::Ping => 11,
             Self::Children { .. } => 8,
@@ -168,6 +184,19 @@ impl Request {
                 out.push(u8::from(*watch));
             }
             Self::Sync { path } => text(out, path),
+            Self::Write {
+                path,
+                data,
+                version,
+            } => {
+                text(out, path);
+                bytes(out, data);
+                number(out, *version);
+            }
+            Self::Check { path, version } => {
+                text(out, path);
+                number(out, *version);
+            }
             Self::Multi(requests) => {
                 for request in requests {
                     part(out, request.code(), false);
@@ -192,7 +221,7 @@ impl Request {
                 path: body.text()?,
                 stat: body.stat()?,
             },
-            Self::Exists { .. } => Reply::Stat(body.stat()?),
+            Self::Exists { .. } | Self::Write { .. } => Reply::Stat(body.stat()?),
             Self::Data { .. } => Reply::Data(body.bytes()?, body.stat()?),
             Self::Children { .. } => {
                 let count = usize::try_from(body.number()?).unwrap_or(0);
@@ -203,7 +232,7 @@ impl Request {
                 body.first_error()?;
                 Reply::Done
             }
-            Self::Delete { .. } | Self::Sync { .. } => Reply::Done,
+            Self::Delete { .. } | Self::Sync { .. } | Self::Check { .. } => Reply::Done,
             Self::Ping | Self::Auth { .. } | Self::Close => Reply::Done,
         })
     }
@@ -331,13 +360,15 @@ impl Body<'_> {
     fn stat(&mut self) -> Result<Stat, Refusal> {
         let (czxid, _mzxid, ctime, _mtime) =
             (self.long()?, self.long()?, self.long()?, self.long()?);
-        let _versions: [u8; 12] = self.take()?;
+        let version = self.number()?;
+        let _versions: [u8; 8] = self.take()?;
         let owner = self.long()?;
         let _rest: [u8; 16] = self.take()?;
         Ok(Stat {
             czxid,
             ctime,
             owner,
+            version,
         })
     }
 
@@ -357,6 +388,7 @@ impl Body<'_> {
                     }
                 }
                 1 => drop(self.text()?),
+                5 => drop(self.stat()?),
                 15 | 19 => {
                     self.text()?;
                     self.stat()?;

@@ -118,6 +118,22 @@ async fn a_key_that_is_no_claim_is_told_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_memo_is_not_taken_for_none() {
+    let Some((_folder, etcd)) = cluster(1) else {
+        return;
+    };
+    let session = session(&etcd.url(), "ttl=10s").await;
+    etcd.ctl(&["put", "leasehold/memo/a", "by hand"]);
+    let error = session.memo("a").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    // The holder may write over it.
+    let guard = lock(&session, "a").await;
+    guard.write_memo("ours").await.unwrap();
+    let memo = session.memo("a").await.unwrap().memo.unwrap();
+    assert_eq!(memo.text(), "ours");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_of_ours_is_refused() {
     let Some((_folder, etcd)) = cluster(1) else {
         return;
@@ -125,6 +141,9 @@ async fn a_name_of_ours_is_refused() {
     let session = session(&etcd.url(), "ttl=10s").await;
     let error = session.mutex("leasehold/inbox").lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Usage);
+    let noted = lock(&session, "noted").await;
+    noted.write_memo("kept beside the lock").await.unwrap();
+    noted.release().await.unwrap();
     let guard = lock(&session, "leasehold").await;
     let shared = session.rwlock("other").read().await.unwrap();
     let names = inspector(&etcd.url()).await.names("").await.unwrap();

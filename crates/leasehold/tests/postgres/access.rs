@@ -46,6 +46,50 @@ async fn a_role_without_the_right_to_make_tables_needs_somebody_who_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_not_ours_or_may_not_be_used_costs_memos_and_no_locks() {
+    let Some((_folder, server)) = postgres(&[]) else {
+        return;
+    };
+    let keeps_memos = async |url: &str, options: &str| {
+        let one = session(url, options).await;
+        let guard = lock(&one, "a").await;
+        let written = guard.write_memo("x").await;
+        guard.release().await.unwrap();
+        if let Err(error) = &written {
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        }
+        let read = one.memo("a").await;
+        assert_eq!(read.is_ok(), written.is_ok());
+        written.is_ok()
+    };
+    // An application's own, in a schema that has no locks yet, and in one of an
+    // older leasehold.
+    server.sql("create schema theirs; create table theirs.memo (id bigint, body text)");
+    assert!(!keeps_memos(&server.url(), "schema=theirs").await);
+    assert!(!keeps_memos(&server.url(), "schema=theirs").await);
+    let forget = "drop table old.memo; drop function old.memo_write, old.memo_read";
+    assert!(keeps_memos(&server.url(), "schema=old").await);
+    server.sql(forget);
+    assert!(keeps_memos(&server.url(), "schema=old").await);
+    // Its rights were granted before there were memos.
+    server.sql(forget);
+    server.sql(
+        "create role app login; grant usage on schema old to app; \
+         grant usage, select, update on sequence old.token to app; \
+         grant select, insert, update, delete on all tables in schema old to app",
+    );
+    assert!(!keeps_memos(&server.url_as("app"), "schema=old").await);
+    assert!(keeps_memos(&server.url(), "schema=old").await);
+    assert!(!keeps_memos(&server.url_as("app"), "schema=old").await);
+    server.sql("grant select, insert, update on old.memo to app");
+    assert!(keeps_memos(&server.url_as("app"), "schema=old").await);
+    // Making it fails, and not for want of a right.
+    server.sql(forget);
+    server.sql("create type old.memo as enum ('a')");
+    assert!(!keeps_memos(&server.url(), "schema=old").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_or_database_or_server_is_named() {
     let Some((_folder, server)) = postgres(&[]) else {
         return;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::engine::{
-    Cause, ClaimRef, Engine, Finding, Inspect, Lease, LeaseId, Owner, Promises, Queue, Renewal,
-    Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Finding, Inspect, Lease, LeaseId, Memo, Noted, Owner, Promises, Queue,
+    Reading, Renewal, Standing, Ticket, Watch, Withdrawn,
 };
 use leasehold::{Memory, Name, Result, Token};
 
@@ -159,6 +159,22 @@ impl Engine for Broken {
             claim.id = *first;
         }
         self.store.withdraw(&claim, cause).await
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        let (mut claim, mut memo) = (claim.clone(), memo.clone());
+        if self.has(Defect::NoOwnerCheck) {
+            let queue = self.store.queue(&claim.name).await?;
+            if let Some(first) = queue.holders().next() {
+                claim.id = first.id;
+                memo.token = first.token.unwrap_or(memo.token);
+            }
+        }
+        self.store.write_memo(&claim, &memo).await
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        self.store.read_memo(name).await
     }
 }
 

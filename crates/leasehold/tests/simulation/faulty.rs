@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::engine::{
-    Cause, ClaimRef, Engine, Finding, Inspect, Lease, Owner, Promises, Queue, Renewal, Standing,
-    Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Finding, Inspect, Lease, Memo, Noted, Owner, Promises, Queue, Reading,
+    Renewal, Standing, Ticket, Watch, Withdrawn,
 };
 use leasehold::{Effect, Error, ErrorKind, Name, Result};
 use tokio::sync::oneshot;
@@ -292,6 +292,24 @@ impl Engine for Faulty {
         self.send("withdraw", move |store| {
             let claim = claim.clone();
             async move { store.withdraw(&claim, Cause::Ours).await }
+        })
+        .await
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        let (claim, memo) = (claim.clone(), memo.clone());
+        self.send("write_memo", move |store| {
+            let (claim, memo) = (claim.clone(), memo.clone());
+            async move { store.write_memo(&claim, &memo).await }
+        })
+        .await
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        let name = name.clone();
+        self.send("read_memo", move |store| {
+            let name = name.clone();
+            async move { store.read_memo(&name).await }
         })
         .await
     }

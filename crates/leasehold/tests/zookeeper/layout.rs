@@ -62,6 +62,26 @@ async fn the_server_cleans_up_behind_us_and_tokens_go_on_growing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_memo_is_not_taken_for_none() {
+    let Some((_folder, zookeeper)) = ensemble(1) else {
+        return;
+    };
+    let mut client = zookeeper.client();
+    let one = session(&zookeeper.url(), "ttl=10s").await;
+    for node in ["/.leasehold", "/.leasehold/memo", "/.leasehold/memo/a"] {
+        // Some may be there already.
+        let _ = client.create(node, 0);
+    }
+    let error = one.memo("a").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    // The holder may write over it.
+    let guard = lock(&one, "a").await;
+    guard.write_memo("ours").await.unwrap();
+    let memo = one.memo("a").await.unwrap().memo.unwrap();
+    assert_eq!(memo.text(), "ours");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn kazoos_layout_has_kazoos_nodes() {
     let Some((_folder, zookeeper)) = ensemble(1) else {
         return;

@@ -1,6 +1,7 @@
 //! Which files are taken, which are refused, and what a reboot does.
 
 use super::*;
+use crate::engine::{Memo, Noted};
 use crate::error::{Error, ErrorKind};
 
 async fn refusal(path: &Path) -> Error {
@@ -144,6 +145,15 @@ async fn a_deleted_store_is_noticed_and_a_new_one_waits_for_that() {
     let error = connect(&bench.path()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.why().contains("still alive"), "{error}");
+
+    // Nobody would read it.
+    let memo = Memo {
+        token: first,
+        edition: 1,
+        bytes: b"late".to_vec(),
+    };
+    let noted = party.engine.write_memo(&ticket.claim, &memo).await;
+    assert_eq!(noted.unwrap(), Noted::NotHeld);
 
     let another = party.ticket("b");
     assert_eq!(

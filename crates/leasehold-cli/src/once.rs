@@ -1,0 +1,288 @@
+//! `leasehold once`: of all machines whose cron starts it, one runs the command.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, ValueEnum};
+use leasehold::once::{Begun, Missed, OnCrash, Once, Run, Schedule};
+use leasehold::{Name, Session};
+
+use crate::args::{self, Common, OnLost};
+use crate::child::{self, Change};
+use crate::exit::{self, Failure};
+use crate::job::{self, Job};
+use crate::keeper::Keeper;
+use crate::lock;
+use crate::nested::Held;
+use crate::print::Console;
+use crate::signals::Signals;
+use crate::store;
+
+/// Run a command once per period, whichever machine comes first
+///
+/// Start it on every machine, from cron or a timer. Each period has a slot, a
+/// number that grows; the store has the last one that was run. One machine runs
+/// the slot; for the others there is nothing to do, and they exit with 0. A
+/// machine whose clock is late asks for an old slot and is refused, and so is one
+/// whose clock is ahead by more than a period, where the store has a clock of its
+/// own (not etcd, not ZooKeeper).
+///
+/// A slot is done when the command has ended, whatever its exit code. If
+/// leasehold dies or loses the lock before that, --on-crash says what happens.
+///
+/// The command finds LEASEHOLD_SLOT and LEASEHOLD_ATTEMPT in its environment,
+/// beside what `leasehold run` gives it.
+#[derive(Debug, Args)]
+#[command(after_help = exit::TABLE)]
+#[command(group = ArgGroup::new("job").required(true).args(["command", "argv"]))]
+#[command(group = ArgGroup::new("schedule").required(true).args(["per", "cron", "slot"]))]
+#[command(
+    override_usage = "leasehold once [OPTIONS] <NAME> --per <DUR> [--] <COMMAND>...
+       leasehold once [OPTIONS] <NAME> --cron <EXPR> [--] <COMMAND>...
+       leasehold once [OPTIONS] <NAME> --slot <N> [--] <COMMAND>..."
+)]
+pub(crate) struct OnceArgs {
+    /// What is done once
+    #[arg(value_parser = args::name)]
+    name: Name,
+    /// Once per period, counted from 1970: 15m, 1h, 1day
+    #[arg(long, value_name = "DUR", value_parser = args::positive)]
+    per: Option<Duration>,
+    /// Once per tick of a cron expression, in UTC: "0 2 * * *"
+    #[arg(long, value_name = "EXPR")]
+    cron: Option<String>,
+    /// Once per number, which must grow: a build, a date such as 20261231
+    #[arg(long, value_name = "N")]
+    slot: Option<u64>,
+    /// What to do about slots that nobody ran in their time
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = MissedArg::Skip)]
+    missed: MissedArg,
+    /// What to do about a slot whose run was cut off
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = CrashArg::Retry)]
+    on_crash: CrashArg,
+    /// Keep the lock for at least this long
+    #[arg(long, value_name = "DUR", value_parser = leasehold::parse_duration)]
+    at_least: Option<Duration>,
+    /// Stop the command after this time; the slot is done then
+    #[arg(long, value_name = "DUR", value_parser = args::positive)]
+    max_runtime: Option<Duration>,
+    /// How long the store keeps the lock if we vanish
+    #[arg(long, value_name = "DUR", value_parser = args::ttl)]
+    ttl: Option<Duration>,
+    /// What others see beside host and process
+    #[arg(long, value_name = "TEXT", value_parser = args::label)]
+    label: Option<String>,
+    /// Run this with `sh -c`
+    #[arg(short, long, value_name = "STRING")]
+    command: Option<OsString>,
+    /// The command and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    argv: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum MissedArg {
+    /// Nothing
+    Skip,
+    /// Run the latest of them before the one of now
+    Latest,
+    /// Run all of them, in order
+    All,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CrashArg {
+    /// Run it again if it is asked for, in its time or by --missed: at least once
+    Retry,
+    /// Do not: at most once
+    GiveUp,
+}
+
+pub(crate) async fn once(
+    common: &Common,
+    args: &OnceArgs,
+    console: Console,
+) -> Result<u8, Failure> {
+    let argv = job::argv(args.command.as_ref(), &args.argv);
+    child::check(&argv[0])?;
+    let schedule = schedule(args)?;
+    let url = store::url(common)?;
+    let mut signals = Signals::catch()?;
+    let session = tokio::select! {
+        biased;
+        signal = signals.end() => return Ok(exit::signalled(signal as i32)),
+        session = store::open(&url, args.ttl, args.label.as_deref()) => session?,
+    };
+    let once = session.once(&args.name, schedule);
+    let once = once
+        .missed(args.missed.into())
+        .on_crash(args.on_crash.into())
+        .at_least(args.at_least.unwrap_or_default());
+    let work = Work {
+        args,
+        argv: &argv,
+        url: &url,
+        session: &session,
+        console,
+    };
+    let mut keepers = Vec::new();
+    let code = work.all(&once, &mut signals, &mut keepers).await;
+    lock::leave(session).await;
+    keepers.into_iter().for_each(Keeper::see_off);
+    code
+}
+
+struct Work<'a> {
+    args: &'a OnceArgs,
+    argv: &'a [OsString],
+    url: &'a str,
+    session: &'a Session,
+    console: Console,
+}
+
+impl Work<'_> {
+    /// Every slot that is ours, one after the other: the missed ones first.
+    async fn all(
+        &self,
+        once: &Once,
+        signals: &mut Signals,
+        keepers: &mut Vec<Keeper>,
+    ) -> Result<u8, Failure> {
+        let (mut code, mut has_run) = (exit::OK, false);
+        loop {
+            let begin = async {
+                match self.args.slot {
+                    Some(slot) => once.begin_slot(slot).await,
+                    None => once.begin().await,
+                }
+            };
+            let begun = tokio::select! {
+                biased;
+                signal = signals.end() => return Ok(exit::signalled(signal as i32)),
+                begun = begin => begun?,
+            };
+            let run = match begun {
+                Begun::Started(run) => run,
+                // Somebody else went on from where we were.
+                Begun::Elsewhere | Begun::Old { .. } if has_run => return Ok(code),
+                other => return self.nothing_to_do(&other, code),
+            };
+            let (ended, is_last) = self.one(run, signals, keepers).await?;
+            // The first that failed is told.
+            code = if code == exit::OK { ended } else { code };
+            has_run = true;
+            if is_last || !self.makes_up() {
+                return Ok(code);
+            }
+        }
+    }
+
+    fn makes_up(&self) -> bool {
+        !matches!(self.args.missed, MissedArg::Skip)
+    }
+
+    /// One slot; its exit code, and whether to stop here.
+    async fn one(
+        &self,
+        run: Run,
+        signals: &mut Signals,
+        keepers: &mut Vec<Keeper>,
+    ) -> Result<(u8, bool), Failure> {
+        let (slot, attempt) = (run.slot(), run.attempt());
+        let (name, console) = (&self.args.name, self.console);
+        console.detail(&format!("runs slot {slot} of {name}, attempt {attempt}"));
+        let mut environment = Held::new(self.url, self.session, run.guard()).environment();
+        environment.push(("LEASEHOLD_SLOT", slot.to_string()));
+        environment.push(("LEASEHOLD_ATTEMPT", attempt.to_string()));
+        let job = Job {
+            argv: self.argv,
+            environment,
+            on_lost: OnLost::Term,
+            notice: job::notice(None, None, self.session)?,
+            max_hold: None,
+            max_runtime: self.args.max_runtime,
+            console,
+        };
+        let (keeper, ending) = job.run(self.session, run.guard(), signals).await;
+        keepers.retain_mut(Keeper::is_there);
+        keepers.extend(keeper);
+        keepers.iter_mut().for_each(Keeper::dismiss);
+        let ending = ending?;
+        if let Some(loss) = ending.loss {
+            return Err(Failure::new(exit::LOST, loss));
+        }
+        if self.args.at_least.is_some() {
+            // The slot is done by then; only the lock is kept.
+            tokio::select! {
+                biased;
+                completed = run.complete() => completed?,
+                signal = signals.end() => return Ok((exit::signalled(signal as i32), true)),
+            }
+        } else {
+            run.complete().await?;
+        }
+        let code = match ending.change {
+            Change::Exited(code) => code,
+            Change::Killed(signal) => exit::signalled(signal),
+            Change::Stopped(signal) => exit::signalled(signal as i32),
+        };
+        Ok((code, ending.is_asked_to_end))
+    }
+
+    fn nothing_to_do(&self, begun: &Begun, code: u8) -> Result<u8, Failure> {
+        let name = &self.args.name;
+        match begun {
+            Begun::Elsewhere => self.console.detail(&format!("{name} runs elsewhere")),
+            Begun::Done { slot } => {
+                let done = format!("slot {slot} of {name} is done");
+                self.console.detail(&done);
+            }
+            Begun::Old { slot, last } => {
+                let late = format!(
+                    "slot {slot} of {name} is too old: slot {last} was run already; is the clock late?"
+                );
+                return Err(Failure::new(exit::HELD, late));
+            }
+            Begun::TooFarAhead { slot, latest } => {
+                let ahead = format!(
+                    "slot {slot} of {name} is too far ahead: the store allows up to {latest}; is \
+                     the clock right?"
+                );
+                return Err(Failure::new(exit::CONFIG, ahead));
+            }
+            Begun::Started(_) => {}
+        }
+        Ok(code)
+    }
+}
+
+fn schedule(args: &OnceArgs) -> Result<Schedule, Failure> {
+    match (args.per, &args.cron) {
+        (Some(period), _) => Ok(Schedule::per(period)?),
+        (None, Some(expression)) => Ok(Schedule::cron(expression)?),
+        (None, None) => Ok(Schedule::numbers()),
+    }
+}
+
+impl From<MissedArg> for Missed {
+    fn from(arg: MissedArg) -> Self {
+        match arg {
+            MissedArg::Skip => Self::Skip,
+            MissedArg::Latest => Self::Latest,
+            MissedArg::All => Self::All,
+        }
+    }
+}
+
+impl From<CrashArg> for OnCrash {
+    fn from(arg: CrashArg) -> Self {
+        match arg {
+            CrashArg::Retry => Self::Retry,
+            CrashArg::GiveUp => Self::GiveUp,
+        }
+    }
+}
