@@ -39,7 +39,7 @@ enum Command {
     Stories,
     /// Break one thing after the other under load, and check what happened.
     Torture {
-        /// The store: sqlite, redis, redlock, etcd, zookeeper.
+        /// The store: sqlite, redis, redlock, etcd, zookeeper, postgres, mariadb.
         #[arg(long)]
         store: String,
         /// What happens, with commas between; everything if nothing is named.
