@@ -39,7 +39,7 @@ enum Command {
     Stories,
     /// Break one thing after the other under load, and check what happened.
     Torture {
-        /// The store: sqlite, redis, redlock, etcd, zookeeper.
+        /// The store: sqlite, redis, redlock, etcd, zookeeper, postgres, mariadb.
         #[arg(long)]
         store: String,
         /// What happens, with commas between; everything if nothing is named.
@@ -57,6 +57,12 @@ enum Command {
         /// The ttl of their sessions, in milliseconds.
         #[arg(long, default_value_t = 1_500)]
         ttl: u64,
+        /// How long a hold takes, in milliseconds.
+        #[arg(long, default_value_t = 15)]
+        work: u64,
+        /// Break the engine on purpose, to see that it is found out.
+        #[arg(long)]
+        sabotage: Option<String>,
         /// Let the resource check nothing, to see what fences are for.
         #[arg(long)]
         unfenced: bool,
@@ -93,6 +99,8 @@ fn main() -> ExitCode {
             length,
             workers,
             ttl,
+            work,
+            sabotage,
             unfenced,
             out,
         } => rack::run(&rack::Wish {
@@ -102,6 +110,8 @@ fn main() -> ExitCode {
             length,
             workers,
             ttl,
+            work,
+            sabotage,
             unfenced,
             out,
         }),

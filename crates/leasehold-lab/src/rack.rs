@@ -10,6 +10,7 @@ use leasehold_lab::ground::Kind;
 use leasehold_lab::page::{Mood, Run, Table, page};
 use leasehold_lab::story::Error;
 use leasehold_lab::torture::{Plan, Verdict, torture};
+use leasehold_lab::worker::Sabotage;
 
 /// What was asked for.
 #[derive(Debug)]
@@ -20,7 +21,9 @@ pub(crate) struct Wish {
     pub(crate) length: Duration,
     pub(crate) workers: usize,
     pub(crate) ttl: u64,
+    pub(crate) work: u64,
     pub(crate) unfenced: bool,
+    pub(crate) sabotage: Option<String>,
     pub(crate) out: PathBuf,
 }
 
@@ -40,6 +43,14 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
             wish.faults.iter().map(find).collect::<Result<_, _>>()?
         }
     };
+    let sabotage = match &wish.sabotage {
+        None => None,
+        Some(name) => {
+            let known = Sabotage::ALL.map(Sabotage::name).join(", ");
+            let sabotage = Sabotage::find(name);
+            Some(sabotage.ok_or_else(|| format!("{name} is none of {known}"))?)
+        }
+    };
     let seed = wish.seed.unwrap_or_else(rand::random);
     println!("store {}, seed {seed}", kind.name);
     let plan = Plan {
@@ -49,7 +60,9 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
         length: wish.length,
         workers: wish.workers.max(1),
         ttl_millis: wish.ttl,
+        work_millis: wish.work,
         fenced: !wish.unfenced,
+        sabotage,
     };
     let folder = tempfile::tempdir()?;
     let bar = indicatif::ProgressBar::new_spinner();

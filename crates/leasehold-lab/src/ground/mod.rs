@@ -1,6 +1,8 @@
 //! What a run stands on: a store, with servers that can be broken.
 
 mod etcd;
+mod mysql;
+mod postgres;
 mod redis;
 mod sqlite;
 mod zookeeper;
@@ -77,6 +79,16 @@ pub const KINDS: &[Kind] = &[
         name: "zookeeper",
         lacks: zookeeper::lacks,
         start: zookeeper::start,
+    },
+    Kind {
+        name: "postgres",
+        lacks: postgres::lacks,
+        start: postgres::start,
+    },
+    Kind {
+        name: "mariadb",
+        lacks: mysql::lacks,
+        start: mysql::start,
     },
 ];
 

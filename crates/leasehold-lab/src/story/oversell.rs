@@ -157,6 +157,7 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
         patience_millis: 2_000,
         max_hold_millis: None,
         ends_with: None,
+        sabotage: None,
         accident: way.accident.clone().filter(|_| number == 1),
     };
     // The one with the accident comes first.

@@ -93,6 +93,7 @@ fn run(
         patience_millis: 5_000,
         max_hold_millis: None,
         ends_with: None,
+        sabotage: None,
         accident: (number == 1).then_some(Accident::StopsBeforeWrite),
     };
     let mut first = Hand::start(&job(1), &recorder)?;

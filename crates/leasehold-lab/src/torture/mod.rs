@@ -17,7 +17,7 @@ use crate::proxy::Proxy;
 use crate::recorder::Recorder;
 use crate::resource::Resource;
 use crate::story::Error;
-use crate::worker::{Job, Strategy, Work};
+use crate::worker::{Job, Sabotage, Strategy, Work};
 
 pub use verdict::{Expected, Verdict};
 
@@ -43,8 +43,12 @@ pub struct Plan {
     pub workers: usize,
     /// The ttl of their sessions.
     pub ttl_millis: u64,
+    /// How long a hold takes.
+    pub work_millis: u64,
     /// Whether the resource checks fences.
     pub fenced: bool,
+    /// What is wrong with the engine, on purpose.
+    pub sabotage: Option<Sabotage>,
 }
 
 /// A run that is under way.
@@ -146,11 +150,13 @@ fn start(
         let job = Job {
             work: Work {
                 counts_down: false,
-                takes_millis: 15,
+                takes_millis: plan.work_millis,
                 rests_millis: 5,
                 at_most: None,
             },
             patience_millis: 2 * plan.ttl_millis,
+            ttl_millis: plan.ttl_millis,
+            sabotage: plan.sabotage,
             ends_with: Some(PathBuf::from(stop)),
             ..Job::new(&format!("w{number}"), strategy, &url, LOCK, ledger)
         };

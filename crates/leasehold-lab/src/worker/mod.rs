@@ -4,6 +4,7 @@
 
 mod ours;
 mod redis;
+mod sabotage;
 mod section;
 
 use std::io::Write as _;
@@ -15,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Event, Line, now};
+
+pub use sabotage::Sabotage;
 
 /// What a worker is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -42,6 +45,8 @@ pub struct Job {
     pub max_hold_millis: Option<u64>,
     /// The worker ends when this file is there.
     pub ends_with: Option<PathBuf>,
+    /// What is wrong with its engine, on purpose.
+    pub sabotage: Option<Sabotage>,
     /// What goes wrong in it, once, on purpose.
     pub accident: Option<Accident>,
 }
@@ -150,6 +155,7 @@ impl Job {
             patience_millis: 20_000,
             max_hold_millis: None,
             ends_with: None,
+            sabotage: None,
             accident: None,
         }
     }

@@ -16,7 +16,14 @@ const LOOK: Duration = Duration::from_millis(20);
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
-    Ok(Arc::new(leasehold::connect(&job.url).await?))
+    let Some(sabotage) = job.sabotage else {
+        return Ok(Arc::new(leasehold::connect(&job.url).await?));
+    };
+    // The store's URL without its options: the engine has no say in them.
+    let url = job.url.split('?').next().unwrap_or_default();
+    let engine = sabotage.on(url).await?;
+    let ttl = Duration::from_millis(job.ttl_millis);
+    Ok(Arc::new(Session::with_engine(engine, ttl).await?))
 }
 
 /// Locks and works until the work is done. A session that is lost is replaced.

@@ -251,7 +251,7 @@ fn make_data(data: &Path) {
 fn template() -> PathBuf {
     static MAKING: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _making = MAKING.lock().expect("no test panics with it");
-    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mariadb");
+    let kept = scratch().join("mariadb");
     if kept.exists() {
         return kept;
     }
@@ -274,4 +274,10 @@ fn template() -> PathBuf {
         std::fs::remove_dir_all(&copy).expect("it is ours");
     }
     kept
+}
+
+/// Where to keep what takes long to make. A program that is no test has no
+/// folder of its own for it.
+fn scratch() -> PathBuf {
+    option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }

@@ -303,7 +303,7 @@ fn template() -> PathBuf {
         .expect("the path has it")
         .to_string_lossy()
         .into_owned();
-    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("postgres-{release}"));
+    let kept = scratch().join(format!("postgres-{release}"));
     if kept.exists() {
         return kept;
     }
@@ -329,4 +329,10 @@ fn template() -> PathBuf {
         let _ = std::fs::remove_dir_all(&copy);
     }
     kept
+}
+
+/// Where to keep what takes long to make. A program that is no test has no
+/// folder of its own for it.
+fn scratch() -> PathBuf {
+    option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }

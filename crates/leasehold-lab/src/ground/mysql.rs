@@ -1,0 +1,52 @@
+//! One MariaDB server.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use super::Ground;
+use crate::mysql_server::{DATABASE, Mysql, lacks_mysql};
+use crate::story::Error;
+
+#[derive(Debug)]
+struct Server(Mysql);
+
+pub(super) fn lacks() -> Option<&'static str> {
+    lacks_mysql()
+}
+
+pub(super) fn start(folder: &Path) -> Result<Box<dyn Ground>, Error> {
+    Ok(Box::new(Server(Mysql::start(folder, &[]))))
+}
+
+impl Ground for Server {
+    fn ports(&self) -> Vec<u16> {
+        vec![self.0.port]
+    }
+
+    fn url(&self, ports: &[u16], ttl_millis: u64) -> String {
+        let places = super::places(ports);
+        format!("mysql://root@{places}/{DATABASE}?ttl={ttl_millis}ms")
+    }
+
+    fn kill(&mut self, _: usize) {
+        self.0.kill();
+    }
+
+    fn start_again(&mut self, _: usize) {
+        self.0.restart();
+    }
+
+    // A database that loses its data is restored by people, not by locks.
+    fn forget(&mut self, _: usize) -> bool {
+        false
+    }
+
+    fn pause(&mut self, _: usize) {
+        self.0.signal(Signal::STOP);
+    }
+
+    fn resume(&mut self, _: usize) {
+        self.0.signal(Signal::CONT);
+    }
+}
