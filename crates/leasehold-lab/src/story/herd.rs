@@ -1,9 +1,11 @@
 //! Many wait for one lock: what does a hand-over cost the server?
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use redis::aio::MultiplexedConnection;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::{Error, Report, Stage};
@@ -12,6 +14,9 @@ use crate::server::RedisServer;
 
 const WAITERS: u32 = 200;
 const RETRY: Duration = Duration::from_millis(10);
+/// What is done under the lock: long enough that those who poll find it taken,
+/// on a slow machine too.
+const WORK: Duration = Duration::from_millis(15);
 const CHANNEL: &str = "lab/herd/free";
 /// A fair lock needs about this many commands for a hand-over, however many
 /// wait; a herd needs as many as there are in it.
@@ -115,7 +120,9 @@ async fn ours(url: &str, name: &str, server: &RedisServer) -> Result<(Counted, D
         let (url, name) = (url.clone(), name.to_owned());
         waiters.spawn(async move {
             let session = leasehold::connect(&url).await?;
-            session.mutex(&name).lock().await?.release().await?;
+            let guard = session.mutex(&name).lock().await?;
+            tokio::time::sleep(WORK).await;
+            guard.release().await?;
             Ok::<_, leasehold::Error>(session)
         });
     }
@@ -142,24 +149,14 @@ async fn by_hand(
     let client = redis::Client::open(url)?;
     let mut first = client.get_multiplexed_async_connection().await?;
     set(&mut first, name).await?;
+    let refused = Arc::new(Semaphore::new(0));
     let mut waiters = JoinSet::new();
     for _ in 0..WAITERS {
-        let (client, name) = (client.clone(), name.to_owned());
-        waiters.spawn(async move { wait(way, &client, &name).await });
+        let (client, name, refused) = (client.clone(), name.to_owned(), Arc::clone(&refused));
+        waiters.spawn(async move { wait(way, &client, &name, &refused).await });
     }
-    // All of them are there when all their connections are: one each, and one
-    // more to listen on.
-    let each = match way {
-        Way::Broadcast => 2,
-        _ => 1,
-    };
-    while server
-        .info("connected_clients")
-        .and_then(|text| text.parse().ok())
-        < Some(WAITERS * each)
-    {
-        tokio::time::sleep(RETRY).await;
-    }
+    // All of them have tried it and wait.
+    let _ = refused.acquire_many(WAITERS).await?;
     let (before, begin) = (counted(server), Instant::now());
     free(&mut first, name).await?;
     while let Some(ended) = waiters.join_next().await {
@@ -169,14 +166,16 @@ async fn by_hand(
     Ok((less(counted(server), before), took))
 }
 
-async fn wait(way: Way, client: &redis::Client, name: &str) -> Result<()> {
+async fn wait(way: Way, client: &redis::Client, name: &str, refused: &Semaphore) -> Result<()> {
     let mut connection = client.get_multiplexed_async_connection().await?;
     let mut listens = client.get_async_pubsub().await?;
     if way == Way::Broadcast {
         listens.subscribe(CHANNEL).await?;
     }
     let mut told = listens.into_on_message();
+    let mut is_new = true;
     while !set(&mut connection, name).await? {
+        refused.add_permits(usize::from(std::mem::take(&mut is_new)));
         match way {
             // Somebody may have freed it between our try and our listening.
             Way::Broadcast => {
@@ -185,6 +184,7 @@ async fn wait(way: Way, client: &redis::Client, name: &str) -> Result<()> {
             _ => tokio::time::sleep(RETRY).await,
         }
     }
+    tokio::time::sleep(WORK).await;
     free(&mut connection, name).await
 }
 
