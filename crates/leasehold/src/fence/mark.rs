@@ -102,6 +102,23 @@ mod tests {
     }
 
     #[test]
+    fn two_resources_can_end_up_with_a_holder_each_if_marks_are_exact() {
+        let (stale, newer) = (fence(1, 1), fence(2, 2));
+        let marks = |policy: Policy| {
+            let mut marks = [None, None];
+            // The stale one comes to the second resource after the newer one.
+            for (resource, claims) in [(0, stale), (0, newer), (1, newer), (1, stale)] {
+                if let Ok(raised) = policy.claim(marks[resource], claims) {
+                    marks[resource] = Some(raised);
+                }
+            }
+            marks
+        };
+        assert_eq!(marks(Policy::Exact), [Some(newer), Some(stale)]);
+        assert_eq!(marks(Policy::Ordered), [Some(newer), Some(newer)]);
+    }
+
+    #[test]
     fn whoever_claimed_last_is_let_in_and_nobody_else() {
         let mark = Policy::Exact.claim(Some(fence(9, 1)), fence(3, 2)).ok();
         assert_eq!(access(mark, fence(3, 2)), Ok(()));

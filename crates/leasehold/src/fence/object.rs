@@ -1,10 +1,11 @@
 //! Objects in a bucket that refuse a stale holder.
 //!
-//! The mark is the first line of the object itself, `leasehold-fence 1 FENCE`,
-//! and every write is conditional on the version that was seen last. The mark
-//! could not be kept beside: some stores' versions are a digest of the content
-//! alone, and then a content that comes back would let an old writer in. With
-//! the fence inside no two holds write the same bytes.
+//! The mark is the first line of the object itself, `leasehold-fence 1 FENCE
+//! WORD`, and every write is conditional on the version that was seen last. The
+//! mark could not be kept beside: some stores' versions are a digest of the
+//! content alone, and then a content that comes back would let an old writer in.
+//! With a word inside that is drawn for each write no two writes are the same
+//! bytes, nor are two of one hold.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use object_store::{
     UpdateVersion,
 };
 
-use super::{Fence, Policy, Stale, mark};
+use super::{Fence, Policy, mark};
 use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::random::random_u64;
 
 const KIND: &str = "leasehold-fence 1 ";
 /// No first line of ours is longer.
@@ -84,23 +86,22 @@ impl FencedObject {
             let found = self.read("claim").await?;
             let claimed = self.policy.claim(found.mark, fence);
             claimed.map_err(|stale| Error::stale(stale, self.doing("claim")))?;
-            let version = match found.version {
-                Some(version) if found.mark == Some(fence) => version,
-                version => match self.write(version, fence, &found.content).await {
-                    Ok(written) => written.into(),
-                    // Another came between: look again who.
-                    Err(StoreError::Precondition { .. } | StoreError::AlreadyExists { .. }) => {
-                        continue;
-                    }
-                    Err(error) => return Err(self.trouble("claim", error)),
-                },
-            };
-            return Ok(ClaimedObject {
-                object: self.clone(),
-                fence,
-                version,
-                content: found.content,
-            });
+            // Also if the mark is ours: a write of this hold that was given up may
+            // still be on its way, and must not come after what is read now.
+            let whole = seal(fence, random_u64(), &found.content);
+            match self.write(found.version, whole).await {
+                Ok(written) => {
+                    return Ok(ClaimedObject {
+                        object: self.clone(),
+                        fence,
+                        version: written.into(),
+                        content: found.content,
+                    });
+                }
+                // Another came between: look again who.
+                Err(StoreError::Precondition { .. } | StoreError::AlreadyExists { .. }) => {}
+                Err(error) => return Err(self.trouble("claim", error)),
+            }
         }
         let why = "others claim it again and again";
         let error = Error::new(ErrorKind::Unavailable, self.doing("claim"), why);
@@ -119,13 +120,14 @@ impl FencedObject {
         };
         let whole = got.bytes().await;
         let whole = whole.map_err(|error| self.trouble(doing, error))?;
-        let (mark, content) = open(&whole).map_err(|why| {
+        let (sealed, content) = open(&whole).map_err(|why| {
             let error = Error::new(ErrorKind::Config, self.doing(doing), why);
             error.effect_is(Effect::None)
         })?;
         Ok(Found {
             version: Some(version),
-            mark,
+            mark: sealed.map(|(mark, _)| mark),
+            word: sealed.map(|(_, word)| word),
             content,
         })
     }
@@ -134,12 +136,10 @@ impl FencedObject {
     async fn write(
         &self,
         version: Option<UpdateVersion>,
-        fence: Fence,
-        content: &[u8],
+        whole: Bytes,
     ) -> Result<PutResult, StoreError> {
         let mode = version.map_or(PutMode::Create, PutMode::Update);
         let options = PutOptions::from(mode);
-        let whole = seal(fence, content);
         self.store.put_opts(&self.path, whole.into(), options).await
     }
 
@@ -179,6 +179,8 @@ struct Found {
     /// None if there is no object.
     version: Option<UpdateVersion>,
     mark: Option<Fence>,
+    /// What the last write was told apart by.
+    word: Option<u64>,
     content: Bytes,
 }
 
@@ -205,15 +207,18 @@ impl ClaimedObject {
     /// Puts this in place of the content.
     ///
     /// # Errors
-    /// As for [`FencedObject::claim`].
+    /// As for [`FencedObject::claim`]. `Unavailable` without an effect if this
+    /// same hold has claimed or written it elsewhere since, which may be a write
+    /// of its own that was given up: claim again and read.
     ///
     /// # Cancel safety
     /// It may have been written; claim again before the next write.
     pub async fn put(&mut self, content: impl Into<Bytes>) -> Result<()> {
         let content = content.into();
         let object = &self.object;
-        let version = Some(self.version.clone());
-        let written = object.write(version, self.fence, &content).await;
+        let word = random_u64();
+        let whole = seal(self.fence, word, &content);
+        let written = object.write(Some(self.version.clone()), whole).await;
         self.version = match written {
             Ok(written) => written.into(),
             Err(StoreError::Precondition { .. } | StoreError::NotFound { .. }) => {
@@ -223,11 +228,11 @@ impl ClaimedObject {
                 mark::access(found.mark, self.fence)
                     .map_err(|stale| Error::stale(stale, object.doing("put")))?;
                 match found.version {
-                    Some(version) if found.content == content => version,
+                    Some(version) if found.word == Some(word) => version,
                     _ => {
-                        let shown = self.fence;
-                        let mark = found.mark;
-                        return Err(Error::stale(Stale { shown, mark }, object.doing("put")));
+                        let why = "this hold has claimed or written it since; claim it again";
+                        let error = Error::new(ErrorKind::Unavailable, object.doing("put"), why);
+                        return Err(error.effect_is(Effect::None));
                     }
                 }
             }
@@ -239,14 +244,15 @@ impl ClaimedObject {
 }
 
 /// The mark, a line of its own, and what follows.
-fn seal(fence: Fence, content: &[u8]) -> Bytes {
+fn seal(fence: Fence, word: u64, content: &[u8]) -> Bytes {
     let mut whole = BytesMut::new();
-    whole.extend_from_slice(format!("{KIND}{fence}\n").as_bytes());
+    whole.extend_from_slice(format!("{KIND}{fence} {word:016x}\n").as_bytes());
     whole.extend_from_slice(content);
     whole.freeze()
 }
 
-fn open(whole: &Bytes) -> Result<(Option<Fence>, Bytes), &'static str> {
+/// Mark, word and content; the first two are not there if others wrote it.
+fn open(whole: &Bytes) -> Result<(Option<(Fence, u64)>, Bytes), &'static str> {
     if !whole.starts_with(b"leasehold-fence ") {
         return Ok((None, whole.clone()));
     }
@@ -256,11 +262,15 @@ fn open(whole: &Bytes) -> Result<(Option<Fence>, Bytes), &'static str> {
         .position(|byte| *byte == b'\n');
     let line = line.ok_or("its first line is damaged")?;
     let text = std::str::from_utf8(&whole[..line]).map_err(|_| "its first line is damaged")?;
-    let fence = text
+    let sealed = text
         .strip_prefix(KIND)
         .ok_or("a newer leasehold wrote it")?;
-    let fence = fence.parse().map_err(|_| "its first line is damaged")?;
-    Ok((Some(fence), whole.slice(line + 1..)))
+    let read = || {
+        let (fence, word) = sealed.split_once(' ')?;
+        Some((fence.parse().ok()?, u64::from_str_radix(word, 16).ok()?))
+    };
+    let sealed = read().ok_or("its first line is damaged")?;
+    Ok((Some(sealed), whole.slice(line + 1..)))
 }
 
 #[cfg(test)]
@@ -282,13 +292,16 @@ mod tests {
 
     #[test]
     fn what_is_sealed_can_be_opened_and_what_is_not_ours_is_told() {
-        let whole = seal(fence(7, 9), b"a\nb");
-        assert_eq!(open(&whole), Ok((Some(fence(7, 9)), Bytes::from("a\nb"))));
+        let whole = seal(fence(7, 9), 3, b"a\nb");
+        let sealed = Some((fence(7, 9), 3));
+        assert_eq!(open(&whole), Ok((sealed, Bytes::from("a\nb"))));
         let foreign = Bytes::from("somebody's own");
         assert_eq!(open(&foreign), Ok((None, foreign.clone())));
         for wrong in [
             "leasehold-fence 2 x\n",
             "leasehold-fence 1 7\n",
+            "leasehold-fence 1 7-9\n",
+            "leasehold-fence 1 7-9 word\n",
             "leasehold-fence 1",
         ] {
             assert!(open(&Bytes::from(wrong)).is_err(), "{wrong}");
@@ -313,7 +326,7 @@ mod tests {
         let fences = [fence(1, 1), fence(2, 2), fence(2, 3), fence(3, 4)];
         let steps = prop::collection::vec((0..fences.len(), any::<bool>(), any::<u8>()), 1..40);
         let mut runner = TestRunner::new(Config::default());
-        for round in 0..500 {
+        for round in 0..3000 {
             let policy = [Policy::Ordered, Policy::Exact][round % 2];
             let bucket: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
             let object = FencedObject::new(bucket, "value").policy(policy);

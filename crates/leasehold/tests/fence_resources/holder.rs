@@ -43,7 +43,7 @@ pub(crate) async fn hold() {
 }
 
 /// A holder that is killed with its test.
-struct Holder(Child);
+pub(crate) struct Holder(pub(crate) Child);
 
 impl Holder {
     fn signal(&self, signal: Signal) {
@@ -60,8 +60,8 @@ impl Drop for Holder {
 }
 
 /// Where the resource is, and what has to run for it.
-struct Ground {
-    place: String,
+pub(crate) struct Ground {
+    pub(crate) place: String,
     _servers: (
         Option<RedisServer>,
         Option<Postgres>,
@@ -71,7 +71,7 @@ struct Ground {
 }
 
 impl Ground {
-    async fn new(kind: &str, folder: &Path) -> Self {
+    pub(crate) async fn new(kind: &str, folder: &Path) -> Self {
         let folder = folder.join(kind);
         std::fs::create_dir(&folder).unwrap();
         let mut servers = (None, None, None, None);

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod crash;
 mod holder;
 #[path = "../server/mysql.rs"]
 mod mysql_server;
@@ -28,6 +29,10 @@ use server::{lacks_redis, lacks_s3};
 use sql::place::{Place, furnished, sqlite};
 
 fn main() -> ExitCode {
+    if crash::is_one() {
+        runtime().block_on(crash::count());
+        return ExitCode::SUCCESS;
+    }
     if holder::is_one() {
         runtime().block_on(holder::hold());
         return ExitCode::SUCCESS;
@@ -53,6 +58,11 @@ fn main() -> ExitCode {
                 runtime().block_on(object::content_that_comes_back_lets_no_old_writer_in());
             },
         ),
+        trial(
+            "object::a_late_write_of_the_same_hold_comes_to_nothing",
+            lacks_s3(),
+            || runtime().block_on(object::a_late_write_of_the_same_hold_comes_to_nothing()),
+        ),
     ]);
     trials.extend(databases());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -71,7 +81,12 @@ fn holders() -> Vec<Trial> {
     let both = |(kind, lacks): (&'static str, Option<&'static str>)| {
         let refused = format!("{kind}::a_stopped_holder_is_refused");
         let accepted = format!("{kind}::without_a_fence_it_is_not");
+        let killed = format!("{kind}::whoever_is_killed_anywhere_loses_nothing_and_leaves_nothing");
         [
+            trial(&killed, lacks, move || {
+                let told = crash::whoever_is_killed_anywhere_loses_nothing_and_leaves_nothing(kind);
+                runtime().block_on(told);
+            }),
             trial(&refused, lacks, move || {
                 runtime().block_on(holder::a_stopped_holder_is_refused(kind));
             }),
@@ -106,7 +121,7 @@ fn databases() -> Vec<Trial> {
     vec![
         on_postgres("interleavings", |server| {
             runtime().block_on(async {
-                sql::interleavings::<Postgres>(furnished(&server.url()).await, 90).await;
+                sql::interleavings::<Postgres>(furnished(&server.url()).await, 1000).await;
             });
         }),
         on_postgres("a_crowd_acts_in_the_order_of_its_tokens", |server| {
@@ -155,7 +170,7 @@ fn databases() -> Vec<Trial> {
         }),
         on_mysql("interleavings", |server| {
             runtime().block_on(async {
-                sql::interleavings::<MySql>(furnished(&server.url()).await, 90).await;
+                sql::interleavings::<MySql>(furnished(&server.url()).await, 1000).await;
             });
         }),
         on_mysql("a_crowd_acts_in_the_order_of_its_tokens", |server| {
@@ -189,7 +204,7 @@ fn databases() -> Vec<Trial> {
         }),
         on_sqlite("interleavings", |url| {
             runtime().block_on(async {
-                sql::interleavings::<Sqlite>(furnished(url).await, 200).await;
+                sql::interleavings::<Sqlite>(furnished(url).await, 2000).await;
             });
         }),
         on_sqlite("a_crowd_acts_in_the_order_of_its_tokens", |url| {

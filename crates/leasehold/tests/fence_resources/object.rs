@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use leasehold::ErrorKind;
 use leasehold::fence::{FencedObject, Policy, access};
+use leasehold::{Effect, ErrorKind};
 use object_store::ObjectStore;
 use object_store::aws::AmazonS3Builder;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ pub(crate) async fn interleavings() {
     let fences = [fence(1, 1), fence(2, 2), fence(2, 3), fence(3, 4)];
     let steps = prop::collection::vec((0..fences.len(), any::<bool>(), 0..3_u8), 1..30);
     let mut runner = TestRunner::new(Config::default());
-    for round in 0..60 {
+    for round in 0..200 {
         let policy = [Policy::Ordered, Policy::Exact][round % 2];
         let object = FencedObject::new(bucket.clone(), format!("round-{round}")).policy(policy);
         let mut claims = [const { None }; 4];
@@ -80,4 +80,23 @@ pub(crate) async fn content_that_comes_back_lets_no_old_writer_in() {
     assert!(matches!(stale.kind(), ErrorKind::Stale(_)), "{stale}");
     next.put("c").await.unwrap();
     assert_eq!(object.claim(fence(3, 3)).await.unwrap().content(), "c");
+}
+
+/// A write that was given up may arrive late, when what it was to replace is there
+/// again.
+pub(crate) async fn a_late_write_of_the_same_hold_comes_to_nothing() {
+    let server = S3Server::start();
+    let object = FencedObject::new(bucket(&server.url()), "flag");
+    let mut given_up = object.claim(fence(7, 7)).await.unwrap();
+    given_up.put("idle").await.unwrap();
+    let mut again = object.claim(fence(7, 7)).await.unwrap();
+    assert_eq!(again.content(), "idle");
+    again.put("busy").await.unwrap();
+    again.put("idle").await.unwrap();
+    let late = given_up.put("late").await.unwrap_err();
+    // It is nobody's fault but its own: the hold is as good as before.
+    assert_eq!(late.kind(), ErrorKind::Unavailable, "{late}");
+    assert_eq!(late.effect(), Effect::None, "{late}");
+    again.put("busy").await.unwrap();
+    assert_eq!(object.claim(fence(8, 8)).await.unwrap().content(), "busy");
 }

@@ -121,6 +121,8 @@ pub(crate) struct Rows<DB: Place> {
 }
 
 const TEXTS: [&str; 3] = ["", "by the first", "by the next"];
+/// Above it are texts that are numbers themselves.
+const COUNTED: i64 = 1000;
 
 impl<DB: Place> Rows<DB> {
     async fn claim(url: &str, fence: Option<Fence>) -> Result<Self> {
@@ -143,7 +145,11 @@ impl<DB: Place> Rows<DB> {
         let look = "select number from stock";
         let number = DB::numbers(&mut transaction, look).await.unwrap()[0];
         transaction.commit().await.unwrap();
-        Ok(TEXTS[usize::try_from(number).unwrap()].to_owned())
+        let known = usize::try_from(number).ok();
+        Ok(match known.and_then(|number| TEXTS.get(number)) {
+            Some(text) => (*text).to_owned(),
+            None => (number - COUNTED).to_string(),
+        })
     }
 
     async fn write(&self, text: &str) -> Result<()> {
@@ -151,7 +157,10 @@ impl<DB: Place> Rows<DB> {
         if let Some(claimed) = &self.claimed {
             claimed.check(&mut transaction).await?;
         }
-        let number = TEXTS.iter().position(|known| *known == text).unwrap();
+        let number = match TEXTS.iter().position(|known| *known == text) {
+            Some(number) => i64::try_from(number).unwrap(),
+            None => COUNTED + text.parse::<i64>().unwrap(),
+        };
         let set = format!("update stock set number = {number}");
         DB::execute(&mut transaction, &set).await.unwrap();
         transaction.commit().await.unwrap();

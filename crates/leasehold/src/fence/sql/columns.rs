@@ -33,7 +33,9 @@ use crate::fence::{Stale, access};
 /// claim.push(" where id = 17 and ");
 /// mark.push_claim(&mut claim, fence)?;
 /// let done = claim.build().execute(&pool).await?.rows_affected();
-/// mark.claimed(fence, done, async || query_as(look).fetch_optional(&pool).await).await?;
+/// if !mark.claimed(fence, done, async || query_as(look).fetch_optional(&pool).await).await? {
+///     return Err("there is no such account".into()); // so nothing is claimed
+/// }
 ///
 /// let mut pay = QueryBuilder::<Postgres>::new("update account set balance = balance - 5");
 /// pay.push(" where id = 17 and balance >= 5 and ");
