@@ -64,7 +64,7 @@ pub(crate) enum Command {
     /// Break a lock: evict its holders, and record who did it and why
     Break(Break),
     /// Check whether the store is fit for locks, and say what to do if not
-    Doctor,
+    Doctor(Doctor),
     Bench(BenchArgs),
     #[cfg(feature = "redis")]
     Redlock(RedlockArgs),
@@ -109,6 +109,12 @@ pub(crate) struct Run {
     /// How long before the loss the command gets SIGTERM [default: 5s or a quarter of the ttl]
     #[arg(long, value_name = "DUR", value_parser = leasehold::parse_duration)]
     pub(crate) kill_after: Option<Duration>,
+    /// Say so when the lock is held for longer than this; the command goes on
+    #[arg(long, value_name = "DUR", value_parser = positive)]
+    pub(crate) stuck_after: Option<Duration>,
+    /// Run this with `sh -c` then, once, with the command's LEASEHOLD_ variables
+    #[arg(long, value_name = "STRING", requires = "stuck_after")]
+    pub(crate) on_stuck: Option<OsString>,
     /// Write what became of it as one line of JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -188,6 +194,9 @@ pub(crate) struct Ls {
     /// Names that start with this; with * or ? a pattern for the whole name
     #[arg(default_value = "", hide_default_value = true)]
     pub(crate) pattern: String,
+    /// Only those with a holder that asked for the lock at least this long ago
+    #[arg(long, value_name = "DUR", value_parser = leasehold::parse_duration)]
+    pub(crate) held_over: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -221,6 +230,13 @@ pub(crate) struct Break {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Find those who wait for each other, and say whom to break; exits with 75 if there are any
+    #[arg(long)]
+    pub(crate) deadlocks: bool,
 }
 
 #[derive(Debug, Args)]

@@ -148,6 +148,7 @@ async fn lead(
         notice,
         max_hold: None,
         max_runtime: None,
+        stuck: None,
         console,
     };
     let begun = Instant::now();

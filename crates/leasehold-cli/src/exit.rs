@@ -37,6 +37,7 @@ Exit codes:
   69   the store cannot be reached
   70   an internal error
   75   held elsewhere, or timed out while waiting (-E changes it, --skip-ok makes it 0)
+       or doctor --deadlocks has found some
   76   the lock was lost while it was in use; never 0 after a loss
        or a fenced file refuses us because a newer holder came
   77   the store denies access

@@ -14,6 +14,7 @@ use crate::exit::Failure;
 use crate::keeper::Keeper;
 use crate::print::{self, Console, millis};
 use crate::signals::Signals;
+use crate::stuck::Stuck;
 use crate::supervise::{Ending, Supervision};
 use crate::terminal::Terminal;
 
@@ -27,6 +28,8 @@ pub(crate) struct Job<'a> {
     pub(crate) max_hold: Option<Duration>,
     /// When the command is stopped although the hold goes on.
     pub(crate) max_runtime: Option<Duration>,
+    /// What to do when the hold outlives its time.
+    pub(crate) stuck: Option<Stuck>,
     pub(crate) console: Console,
 }
 
@@ -86,6 +89,7 @@ impl Job<'_> {
             notice: self.notice,
             max_hold: self.max_hold,
             max_runtime: self.max_runtime,
+            stuck: self.stuck.as_ref(),
             console: self.console,
         };
         Ok(supervision.run().await)

@@ -1,6 +1,7 @@
 //! `leasehold ls`: the locks that are held or waited for.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use leasehold::Name;
 use leasehold::engine::Queue;
@@ -17,7 +18,7 @@ pub(crate) async fn ls(common: &Common, args: &Ls, console: Console) -> Result<u
     for name in view::names(&inspector, &args.pattern).await? {
         let queue = inspector.queue(&name).await?;
         // It may have been released since the names were listed.
-        if !queue.claims.is_empty() {
+        if !queue.claims.is_empty() && is_meant(&queue, args.held_over) {
             locks.push((name, queue));
         }
     }
@@ -34,9 +35,18 @@ pub(crate) async fn ls(common: &Common, args: &Ls, console: Console) -> Result<u
         ];
         print::text(&print::table(heading, &rows))?;
     } else if std::io::stdout().is_terminal() {
-        console.say("no locks are held or waited for");
+        console.say(match args.held_over {
+            None => "no locks are held or waited for",
+            Some(_) => "no locks are held for that long",
+        });
     }
     Ok(exit::OK)
+}
+
+/// How long ago a holder asked is all that every store knows; when it was
+/// granted, the rule says, and nobody writes it down.
+fn is_meant(queue: &Queue, held_over: Option<Duration>) -> bool {
+    held_over.is_none_or(|least| queue.holders().any(|holder| holder.age >= least))
 }
 
 fn row(name: &Name, queue: &Queue) -> [String; 8] {

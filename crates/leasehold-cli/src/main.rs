@@ -6,6 +6,7 @@ mod bench;
 mod breaking;
 mod child;
 mod completions;
+mod deadlocks;
 mod doctor;
 mod elect;
 mod exit;
@@ -28,6 +29,7 @@ mod schema;
 mod show;
 mod signals;
 mod store;
+mod stuck;
 mod supervise;
 mod terminal;
 mod view;
@@ -96,7 +98,10 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
         Command::Show(args) => runtime.block_on(show::show(common, args, console)),
         Command::Watch(args) => runtime.block_on(watch::watch(common, args, console)),
         Command::Break(args) => runtime.block_on(breaking::break_lock(common, args, console)),
-        Command::Doctor => runtime.block_on(doctor::doctor(common, console)),
+        Command::Doctor(args) if args.deadlocks => {
+            runtime.block_on(deadlocks::deadlocks(common, console))
+        }
+        Command::Doctor(_) => runtime.block_on(doctor::doctor(common, console)),
         Command::Bench(args) => {
             let url = common.url.clone();
             runtime.block_on(bench::bench(args, url, common.json))

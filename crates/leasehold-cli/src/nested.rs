@@ -14,7 +14,7 @@ use crate::print::millis;
 use crate::store;
 
 /// The variable with everything that the surrounding runs hold.
-const HELD: &str = "LEASEHOLD_HELD";
+pub(crate) const HELD: &str = "LEASEHOLD_HELD";
 
 /// One lock that is held, as the command sees it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -93,6 +93,30 @@ pub(crate) async fn reenter(url: &str, claim: &Claim) -> Result<Option<Held>, Fa
     Ok(None)
 }
 
+/// The label of a session on this store: what was asked for, and the run around
+/// us, so that people, and who looks for deadlocks, see that the two are one.
+pub(crate) fn label(url: &str, asked: Option<&str>) -> Option<String> {
+    let store = store::identity(url);
+    let mut around = surrounding().into_iter().rev();
+    let Some(outer) = around.find(|held| held.store == store) else {
+        return asked.map(str::to_owned);
+    };
+    let process = outer.owner.split(" (").next().unwrap_or_default();
+    let asked = asked.map(str::to_owned).or_else(|| store::label(url));
+    Some(match asked.as_deref() {
+        None | Some("") => format!("in {process}"),
+        Some(asked) => format!("{asked}, in {process}"),
+    })
+}
+
+/// The `host:pid` of the run around the one with this label, if it is in one.
+pub(crate) fn outer(label: &str) -> Option<&str> {
+    let last = label.rsplit_once(", ").map_or(label, |(_, last)| last);
+    let process = last.strip_prefix("in ")?;
+    let (_, pid) = process.rsplit_once(':')?;
+    pid.parse::<u32>().ok().map(|_| process)
+}
+
 /// What the surrounding runs hold. Text that we did not write means nothing.
 fn surrounding() -> Vec<Held> {
     let text = std::env::var(HELD).unwrap_or_default();
@@ -116,4 +140,18 @@ fn covers(queue: &Queue, holder: &Claimant, asked: Share) -> bool {
 fn too_weak(name: &str) -> Failure {
     let why = "the leasehold run around this one has only a share of it; take it with -x there";
     Failure::usage(format!("lock {name}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_tells_the_run_around() {
+        assert_eq!(outer("in web-1:17"), Some("web-1:17"));
+        assert_eq!(outer("nightly, in web-1:17"), Some("web-1:17"));
+        for label in ["", "in a hurry", "web-1:17", "in x:y", "in:7"] {
+            assert_eq!(outer(label), None, "{label}");
+        }
+    }
 }

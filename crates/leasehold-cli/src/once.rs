@@ -205,6 +205,7 @@ impl Work<'_> {
             notice: job::notice(None, None, self.session)?,
             max_hold: None,
             max_runtime: self.args.max_runtime,
+            stuck: None,
             console,
         };
         let (keeper, ending) = job.run(self.session, run.guard(), signals).await;

@@ -19,6 +19,7 @@ use crate::nested::{self, Held};
 use crate::print::{self, Console, millis};
 use crate::signals::Signals;
 use crate::store;
+use crate::stuck::Stuck;
 use crate::supervise::Ending;
 
 /// What became of it: the line of `--report`.
@@ -133,13 +134,15 @@ async fn under_lock(common: &Common, args: &Run, console: Console) -> Result<Rep
             return Err(failure);
         }
     };
+    let held = Held::new(&url, &session, &guard);
     let job = Job {
         argv: &argv,
-        environment: Held::new(&url, &session, &guard).environment(),
+        environment: held.environment(),
         on_lost: args.on_lost,
         notice,
         max_hold: args.claim.max_hold,
         max_runtime: None,
+        stuck: Stuck::asked(args, &held),
         console,
     };
     let (mut keeper, ending) = job.run(&session, &guard, &mut signals).await;
@@ -176,9 +179,13 @@ async fn inside(
     mut signals: Signals,
     console: Console,
 ) -> Result<Report, Failure> {
-    if args.claim.max_hold.is_some() {
+    let outer = [
+        (args.claim.max_hold.is_some(), "--max-hold"),
+        (args.stuck_after.is_some(), "--stuck-after"),
+    ];
+    if let Some((_, option)) = outer.iter().find(|(is_given, _)| *is_given) {
         return Err(Failure::usage(format!(
-            "{} is held by the leasehold run around this one: give --max-hold to that one",
+            "{} is held by the leasehold run around this one: give {option} to that one",
             held.name
         )));
     }

@@ -7,6 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 
 use crate::args::{Claim, Common};
 use crate::exit::Failure;
+use crate::nested;
 
 /// The URL of the store: `--url`, else the default.
 pub(crate) fn url(common: &Common) -> Result<String, Failure> {
@@ -27,7 +28,8 @@ pub(crate) async fn open(
     ttl: Option<Duration>,
     label: Option<&str>,
 ) -> Result<Session, Failure> {
-    Ok(leasehold::connect(&with_options(url, ttl, label)).await?)
+    let label = nested::label(url, label);
+    Ok(leasehold::connect(&with_options(url, ttl, label.as_deref())).await?)
 }
 
 /// The last of two equal options counts, so that the arguments win.
@@ -77,10 +79,21 @@ pub(crate) fn identity(url: &str) -> String {
     }
 }
 
+/// The label that is in the URL.
+pub(crate) fn label(url: &str) -> Option<String> {
+    let label = percent_decode_str(option(url, "label=")?);
+    Some(label.decode_utf8_lossy().into_owned())
+}
+
 fn schema(url: &str) -> Option<&str> {
+    option(url, "schema=")
+}
+
+/// The last of equal options counts.
+fn option<'a>(url: &'a str, key: &str) -> Option<&'a str> {
     let (_, options) = url.split_once('?')?;
     let mut options = options.split('&').rev();
-    options.find_map(|option| option.strip_prefix("schema="))
+    options.find_map(|option| option.strip_prefix(key))
 }
 
 /// One of several servers, each of which may have its own user and password.

@@ -10,6 +10,7 @@ use crate::args::OnLost;
 use crate::child::{Change, Child};
 use crate::print::{self, Console};
 use crate::signals::Signals;
+use crate::stuck::Stuck;
 use crate::terminal::{self, Terminal};
 
 /// A command that runs under a lock.
@@ -24,6 +25,8 @@ pub(crate) struct Supervision<'a> {
     pub(crate) max_hold: Option<Duration>,
     /// When the command is stopped although the lock is ours.
     pub(crate) max_runtime: Option<Duration>,
+    /// What to do when the hold outlives its time.
+    pub(crate) stuck: Option<&'a Stuck>,
     pub(crate) console: Console,
 }
 
@@ -74,6 +77,7 @@ impl Supervision<'_> {
         let (mut overtime, mut is_asked_to_end) = (Overtime::No, false);
         let longest = self.max_runtime.unwrap_or(Duration::MAX);
         let mut time_is_up = std::pin::pin!(tokio::time::sleep(longest));
+        let mut stuck = self.stuck;
         let mut has_terminal = self.terminal.as_ref().is_some_and(|it| it.is_ours_alone);
         let change = loop {
             let may_be_told = stage == Stage::Held && self.on_lost == OnLost::Term;
@@ -98,6 +102,11 @@ impl Supervision<'_> {
                         self.child.signal(signal);
                     }
                 },
+                () = overstayed(stuck, self.guard), if stuck.is_some() => {
+                    if let Some(stuck) = stuck.take() {
+                        stuck.tell(self.guard, self.console);
+                    }
+                }
                 () = &mut time_is_up, if !matches!(overtime, Overtime::Killed) => {
                     overtime = self.stop(&overtime);
                     time_is_up.as_mut().reset(tokio::time::Instant::now() + self.notice);
@@ -233,6 +242,12 @@ impl Supervision<'_> {
         }
         self.child.signal(Signal::SIGCONT);
     }
+}
+
+/// Waits until the hold has outlived its time.
+async fn overstayed(stuck: Option<&Stuck>, guard: &Guard) {
+    let after = stuck.map_or(Duration::MAX, |stuck| stuck.after);
+    tokio::time::sleep(after.saturating_sub(guard.held())).await;
 }
 
 fn asks_to_end(signal: Signal) -> bool {

@@ -204,6 +204,7 @@ mod tests {
         Claimant {
             id: TicketId(id),
             owner: Owner::seen("host", 1, ""),
+            session: None,
             is_holder: token.is_some(),
             weight: 1,
             token: token.map(Token::new),

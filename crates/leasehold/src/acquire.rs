@@ -75,7 +75,7 @@ async fn get(anchor: &Arc<Anchor>, want: &Want, patience: Patience) -> Result<Op
         let claim = seek(core, want, patience, &mut seat).await?;
         claim.map(|claim| Stake { claim, turn: None })
     };
-    Ok(stake.map(|stake| Guard::new(Hold::new(anchor.clone(), stake, want.limits, asked))))
+    Ok(stake.map(|stake| Guard::new(Hold::new(anchor.clone(), stake, want.limits.clone(), asked))))
 }
 
 /// Gets all of them in one step, if the store has such a step and all are free.
@@ -128,7 +128,12 @@ pub(crate) async fn acquire_together(
     let stakes = claims.into_iter().zip(turns);
     let guards = stakes.zip(wants).map(|((claim, turn), want)| {
         let turn = Some(turn);
-        let hold = Hold::new(anchor.clone(), Stake { claim, turn }, want.limits, asked);
+        let hold = Hold::new(
+            anchor.clone(),
+            Stake { claim, turn },
+            want.limits.clone(),
+            asked,
+        );
         Guard::new(hold)
     });
     Ok(Some(AllOrNone::All(guards.collect())))

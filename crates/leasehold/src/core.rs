@@ -196,18 +196,18 @@ impl Core {
         }
     }
 
-    /// Ends the holds that have reached their limit and says when the next one
-    /// will.
-    pub(crate) fn end_limited_holds(&self, now: Moment) -> Option<Moment> {
-        let limited: Vec<_> = self
+    /// Ends the holds that have reached their limit, tells of those that have
+    /// outlived their time, and says when the next one will.
+    pub(crate) fn look_at_timed_holds(&self, now: Moment) -> Option<Moment> {
+        let timed: Vec<_> = self
             .holds()
             .by_claim
             .values()
             .filter_map(Weak::upgrade)
-            .filter(|hold| hold.is_limited())
+            .filter(|hold| hold.is_timed())
             .collect();
-        let ends = limited.iter().filter_map(|hold| hold.end_at_limit(now));
-        ends.min()
+        let next = timed.iter().filter_map(|hold| hold.look_at_time(now));
+        next.min()
     }
 
     pub(crate) fn closed_error(&self, doing: String) -> Error {

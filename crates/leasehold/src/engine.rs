@@ -305,6 +305,9 @@ pub struct Claimant {
     pub id: TicketId,
     /// Who made it.
     pub owner: Owner,
+    /// The session it belongs to, where the store tells: claims of one session
+    /// have the same.
+    pub session: Option<LeaseId>,
     /// Whether it holds or waits.
     pub is_holder: bool,
     /// Units it takes.

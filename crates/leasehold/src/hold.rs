@@ -1,7 +1,7 @@
 //! One hold: from the grant of a claim, or its hand-over inside the process,
 //! until it is given back or lost.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -14,13 +14,16 @@ use crate::fence::{Fence, Token};
 use crate::guard::Lost;
 use crate::local::Turn;
 use crate::reaper::{Doubt, Errand};
+use crate::stuck::{OnStuck, Stuck};
 use crate::telemetry;
 
-/// How long a hold may last, whatever the lease does.
-#[derive(Debug, Clone, Copy, Default)]
+/// How long a hold may last, whatever the lease does, and how long it should.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Limits {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) max_renewals: Option<u32>,
+    pub(crate) expected_hold: Option<Duration>,
+    pub(crate) on_stuck: Option<OnStuck>,
 }
 
 /// A claim that the store has granted to us.
@@ -65,6 +68,9 @@ pub(crate) struct Hold {
     max_renewals: Option<u32>,
     /// Boot-clock nanoseconds at which the hold's limit is reached.
     limit: AtomicU64,
+    expected: Option<Duration>,
+    on_stuck: Option<OnStuck>,
+    is_told_stuck: AtomicBool,
     lost: OnceLock<Loss>,
     told: Notify,
     stake: Mutex<Option<Stake>>,
@@ -104,6 +110,9 @@ impl Hold {
             editions: AtomicU64::new(0),
             max_renewals: limits.max_renewals,
             limit: AtomicU64::new(limit),
+            expected: limits.expected_hold,
+            on_stuck: limits.on_stuck,
+            is_told_stuck: AtomicBool::new(false),
             lost: OnceLock::new(),
             told: Notify::new(),
             guards: AtomicUsize::new(1),
@@ -112,8 +121,8 @@ impl Hold {
         });
         let core = hold.core();
         core.register(hold.claim.id, &hold);
-        if hold.is_limited() {
-            hold.end_at_limit(now);
+        if hold.is_timed() {
+            hold.look_at_time(now);
             core.look.notify_one();
         }
         // The session may have closed, or the lease ended, while the claim was
@@ -233,12 +242,55 @@ impl Hold {
         true
     }
 
-    pub(crate) fn is_limited(&self) -> bool {
-        self.max_renewals.is_some() || self.limit.load(Ordering::Acquire) != u64::MAX
+    /// Whether something happens when it has lasted for some time.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.max_renewals.is_some()
+            || self.limit.load(Ordering::Acquire) != u64::MAX
+            || self.expected.is_some()
+    }
+
+    /// Does what it is time for, and says when to look again.
+    pub(crate) fn look_at_time(&self, now: Moment) -> Option<Moment> {
+        let limit = self.end_at_limit(now)?;
+        Some(
+            self.tell_if_stuck(now)
+                .map_or(limit, |then| then.min(limit)),
+        )
+    }
+
+    /// Tells, once, that the hold has outlived its time, else says when it will
+    /// have.
+    fn tell_if_stuck(&self, now: Moment) -> Option<Moment> {
+        let expected = self.expected?;
+        if self.is_told_stuck.load(Ordering::Acquire) {
+            return None;
+        }
+        let end = self.granted + expected;
+        if now < end {
+            return Some(end);
+        }
+        if self.is_told_stuck.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let held = now.since(self.granted);
+        telemetry::stuck(self.core().scheme);
+        tracing::warn!(
+            lock = %self.claim.name, token = %self.fence.token, ?held, ?expected,
+            "held for longer than expected"
+        );
+        if let Some(on_stuck) = &self.on_stuck {
+            on_stuck.tell(Stuck {
+                name: self.claim.name.clone(),
+                token: self.fence.token,
+                expected,
+                held,
+            });
+        }
+        None
     }
 
     /// Ends the hold if its limit has come, else says when it will.
-    pub(crate) fn end_at_limit(&self, now: Moment) -> Option<Moment> {
+    fn end_at_limit(&self, now: Moment) -> Option<Moment> {
         if let Some(most) = self.max_renewals
             && self.renewals() >= most
         {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::deadlock::Lock;
 use crate::engine::{
     Cause, ClaimRef, Engine, Finding, Promises, Queue, Reading, TicketId, Withdrawn,
 };
@@ -57,6 +58,27 @@ impl Inspector {
     /// Nothing is lost when the future is dropped.
     pub async fn names(&self, prefix: &str) -> Result<Vec<Name>> {
         self.engine.names(prefix).await
+    }
+
+    /// The locks that have claims and whose names start with the prefix, with
+    /// their queues. They are read one after the other, so this is not one
+    /// moment; see [`deadlock::standing`](crate::deadlock::standing).
+    ///
+    /// # Errors
+    /// `Unavailable` if the store cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn locks(&self, prefix: &str) -> Result<Vec<Lock>> {
+        let mut locks = Vec::new();
+        for name in self.names(prefix).await? {
+            let queue = self.engine.queue(&name).await?;
+            // It may have been released since the names were listed.
+            if !queue.claims.is_empty() {
+                locks.push(Lock { name, queue });
+            }
+        }
+        Ok(locks)
     }
 
     /// The memo of a lock, and what the store's clock shows, if it has one.

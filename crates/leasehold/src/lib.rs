@@ -23,6 +23,7 @@
 pub mod blocking;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod deadlock;
 pub mod election;
 pub mod engine;
 pub mod fence;
@@ -69,6 +70,7 @@ mod semaphore;
 mod session;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 mod sqlite;
+mod stuck;
 mod telemetry;
 mod watchdog;
 #[cfg(feature = "zookeeper")]
@@ -94,6 +96,7 @@ pub use reentrant::Reentrant;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use session::{Session, connect, open_default};
+pub use stuck::Stuck;
 #[doc(hidden)]
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::BareZookeeper;

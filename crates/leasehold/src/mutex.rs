@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::hold::Limits;
 use crate::name::Name;
+use crate::stuck::{OnStuck, Stuck};
 
 /// A lock that one party holds at a time. Made by
 /// [`Session::mutex`](crate::Session::mutex); cheap to make and to clone.
@@ -36,6 +37,23 @@ impl Mutex {
     #[must_use]
     pub fn max_renewals(mut self, most: u32) -> Self {
         self.target.limits.max_renewals = Some(most);
+        self
+    }
+
+    /// Says how long a hold should take. One that takes longer is counted
+    /// (`leasehold_stuck_total`), logged and told to [`on_stuck`](Self::on_stuck),
+    /// once; it goes on.
+    #[must_use]
+    pub fn expected_hold(mut self, expected: Duration) -> Self {
+        self.target.limits.expected_hold = Some(expected);
+        self
+    }
+
+    /// Called when a hold outlives its [`expected_hold`](Self::expected_hold), on
+    /// a thread where it may block.
+    #[must_use]
+    pub fn on_stuck(mut self, told: impl Fn(Stuck) + Send + Sync + 'static) -> Self {
+        self.target.limits.on_stuck = Some(OnStuck::new(told));
         self
     }
 
@@ -121,7 +139,7 @@ impl Target {
             name,
             capacity,
             weight,
-            limits: self.limits,
+            limits: self.limits.clone(),
             label: self.label.clone(),
         })
     }

@@ -50,6 +50,20 @@ impl Reentrant {
         Self::new(self.mutex.max_hold(longest))
     }
 
+    /// Says how long a hold should take; see
+    /// [`Mutex::expected_hold`](crate::Mutex::expected_hold).
+    #[must_use]
+    pub fn expected_hold(self, expected: Duration) -> Self {
+        Self::new(self.mutex.expected_hold(expected))
+    }
+
+    /// Called when a hold takes longer; see
+    /// [`Mutex::on_stuck`](crate::Mutex::on_stuck).
+    #[must_use]
+    pub fn on_stuck(self, told: impl Fn(crate::Stuck) + Send + Sync + 'static) -> Self {
+        Self::new(self.mutex.on_stuck(told))
+    }
+
     /// Waits for the lock, or enters it again if the owner holds it.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::guard::Guard;
 use crate::mutex::Target;
 use crate::rule::UNBOUNDED;
+use crate::stuck::{OnStuck, Stuck};
 
 /// A lock that many readers or one writer hold at a time. A waiting writer
 /// holds back later readers, so neither starves.
@@ -35,6 +36,22 @@ impl RwLock {
     #[must_use]
     pub fn max_renewals(mut self, most: u32) -> Self {
         self.target.limits.max_renewals = Some(most);
+        self
+    }
+
+    /// Says how long a hold should take; see
+    /// [`Mutex::expected_hold`](crate::Mutex::expected_hold).
+    #[must_use]
+    pub fn expected_hold(mut self, expected: Duration) -> Self {
+        self.target.limits.expected_hold = Some(expected);
+        self
+    }
+
+    /// Called when a hold takes longer; see
+    /// [`Mutex::on_stuck`](crate::Mutex::on_stuck).
+    #[must_use]
+    pub fn on_stuck(mut self, told: impl Fn(Stuck) + Send + Sync + 'static) -> Self {
+        self.target.limits.on_stuck = Some(OnStuck::new(told));
         self
     }
 

@@ -7,6 +7,7 @@ use crate::core::Anchor;
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::mutex::Target;
+use crate::stuck::{OnStuck, Stuck};
 
 /// A lock with a number of permits. A permit is a named claim with an owner and
 /// a lease, so a crash cannot leak one and nothing is counted twice.
@@ -34,6 +35,22 @@ impl Semaphore {
     #[must_use]
     pub fn max_renewals(mut self, most: u32) -> Self {
         self.target.limits.max_renewals = Some(most);
+        self
+    }
+
+    /// Says how long a hold should take; see
+    /// [`Mutex::expected_hold`](crate::Mutex::expected_hold).
+    #[must_use]
+    pub fn expected_hold(mut self, expected: Duration) -> Self {
+        self.target.limits.expected_hold = Some(expected);
+        self
+    }
+
+    /// Called when a hold takes longer; see
+    /// [`Mutex::on_stuck`](crate::Mutex::on_stuck).
+    #[must_use]
+    pub fn on_stuck(mut self, told: impl Fn(Stuck) + Send + Sync + 'static) -> Self {
+        self.target.limits.on_stuck = Some(OnStuck::new(told));
         self
     }
 

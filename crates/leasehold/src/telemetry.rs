@@ -28,6 +28,11 @@ pub(crate) fn lost(store: &'static str, lost: Lost) {
         .increment(1);
 }
 
+/// Holds that outlived the time they were expected to take.
+pub(crate) fn stuck(store: &'static str) {
+    metrics::counter!("leasehold_stuck_total", "store" => store).increment(1);
+}
+
 fn reason(lost: Lost) -> &'static str {
     match lost {
         Lost::Deadline => "deadline",

@@ -63,7 +63,7 @@ async fn keep(core: &Core, term: &Arc<Term>, mut clock: LeaseClock) -> Option<Lo
     let mut is_urgent = false;
     loop {
         let now = core.clock.now();
-        let next_limit = core.end_limited_holds(now);
+        let next_limit = core.look_at_timed_holds(now);
         let next = clock.next(now);
         if next == Next::Over {
             return Some(Lost::Deadline);

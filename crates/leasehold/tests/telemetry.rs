@@ -30,10 +30,33 @@ async fn a_day_at_work() {
     guard.lost().await;
 }
 
+async fn a_long_day_at_work() {
+    let session = leasehold::connect("memory:").await.unwrap();
+    let lock = session.mutex("x").expected_hold(Duration::from_secs(60));
+    let guard = lock.lock().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    guard.release().await.unwrap();
+}
+
 fn run_paused(work: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build().unwrap();
     runtime.block_on(work);
+}
+
+#[test]
+fn a_hold_that_outlives_its_time_is_counted_once() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || run_paused(a_long_day_at_work()));
+    let seen = snapshotter.snapshot().into_vec();
+    let stuck = seen
+        .iter()
+        .find(|(key, ..)| key.key().name() == "leasehold_stuck_total");
+    assert!(
+        matches!(stuck, Some((.., DebugValue::Counter(1)))),
+        "{stuck:?}"
+    );
 }
 
 #[test]

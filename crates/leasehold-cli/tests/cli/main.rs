@@ -44,6 +44,7 @@ mod redlock_input;
 #[cfg(feature = "redis")]
 mod redlock_nodes;
 mod run;
+mod stuck;
 mod terminal;
 mod world;
 #[cfg(feature = "zookeeper")]

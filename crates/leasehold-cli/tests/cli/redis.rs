@@ -201,3 +201,14 @@ fn a_benchmark_measures_ours_and_the_bare_client() {
     let requests = value(&figures, "EVALSHA per hand-over");
     assert!((2.0..2.5).contains(&requests), "{figures:?}");
 }
+
+#[test]
+fn a_layout_without_a_queue_cannot_tell_deadlocks_and_says_so() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let url = format!("{}?layout=plain", server.world().url());
+    let done = Done::of(&mut bare(["doctor", "--deadlocks", "--url", &url]));
+    assert_eq!(done.code, 64, "{done:?}");
+    assert!(done.complaint().contains("keeps no queue"), "{done:?}");
+}

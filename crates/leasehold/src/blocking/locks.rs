@@ -6,6 +6,7 @@ use super::EngineRoom;
 use super::guard::{Guard, Guards};
 use crate::error::Result;
 use crate::owner::Owner;
+use crate::stuck::Stuck;
 
 /// A lock of the async API, blocked on.
 #[derive(Debug, Clone)]
@@ -52,6 +53,20 @@ impl Mutex {
         self
     }
 
+    /// Says how long a hold should take.
+    #[must_use]
+    pub fn expected_hold(mut self, expected: Duration) -> Self {
+        self.lock = self.lock.expected_hold(expected);
+        self
+    }
+
+    /// Called when a hold takes longer, on a thread where it may block.
+    #[must_use]
+    pub fn on_stuck(mut self, told: impl Fn(Stuck) + Send + Sync + 'static) -> Self {
+        self.lock = self.lock.on_stuck(told);
+        self
+    }
+
     /// Ends every hold with its `most`-th renewal.
     #[must_use]
     pub fn max_renewals(mut self, most: u32) -> Self {
@@ -89,6 +104,20 @@ impl RwLock {
     #[must_use]
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.lock = self.lock.max_hold(longest);
+        self
+    }
+
+    /// Says how long a hold should take.
+    #[must_use]
+    pub fn expected_hold(mut self, expected: Duration) -> Self {
+        self.lock = self.lock.expected_hold(expected);
+        self
+    }
+
+    /// Called when a hold takes longer, on a thread where it may block.
+    #[must_use]
+    pub fn on_stuck(mut self, told: impl Fn(Stuck) + Send + Sync + 'static) -> Self {
+        self.lock = self.lock.on_stuck(told);
         self
     }
 
@@ -156,6 +185,20 @@ impl Semaphore {
         self
     }
 
+    /// Says how long a hold should take.
+    #[must_use]
+    pub fn expected_hold(mut self, expected: Duration) -> Self {
+        self.lock = self.lock.expected_hold(expected);
+        self
+    }
+
+    /// Called when a hold takes longer, on a thread where it may block.
+    #[must_use]
+    pub fn on_stuck(mut self, told: impl Fn(Stuck) + Send + Sync + 'static) -> Self {
+        self.lock = self.lock.on_stuck(told);
+        self
+    }
+
     /// Ends every hold with its `most`-th renewal.
     #[must_use]
     pub fn max_renewals(mut self, most: u32) -> Self {
@@ -217,6 +260,20 @@ impl Reentrant {
     #[must_use]
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.lock = self.lock.max_hold(longest);
+        self
+    }
+
+    /// Says how long a hold should take.
+    #[must_use]
+    pub fn expected_hold(mut self, expected: Duration) -> Self {
+        self.lock = self.lock.expected_hold(expected);
+        self
+    }
+
+    /// Called when a hold takes longer, on a thread where it may block.
+    #[must_use]
+    pub fn on_stuck(mut self, told: impl Fn(Stuck) + Send + Sync + 'static) -> Self {
+        self.lock = self.lock.on_stuck(told);
         self
     }
 

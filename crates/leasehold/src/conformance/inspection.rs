@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::bench::{Bench, until};
-use super::{Case, nothing, rwlock};
+use super::{Case, fair, nothing, rwlock};
+use crate::deadlock;
 use crate::rule::UNBOUNDED;
 
 const TTL: Duration = Duration::from_secs(30);
@@ -16,6 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
             rwlock,
             a_queue_shows_holders_first_and_then_those_who_wait,
         ),
+        Case::new(&[23], fair, a_queue_shows_which_claims_are_of_one_session),
         Case::new(&[23], nothing, a_lock_that_nobody_uses_is_not_listed),
         Case::new(&[23], nothing, looking_changes_nothing),
     ]
@@ -88,6 +90,35 @@ async fn a_queue_shows_holders_first_and_then_those_who_wait(bench: Bench) {
     );
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     bench.queue_of(&name, 0).await;
+}
+
+async fn a_queue_shows_which_claims_are_of_one_session(bench: Bench) {
+    let (one, two) = (bench.session(TTL).await, bench.session(TTL).await);
+    let (name, other) = (bench.name(), bench.name());
+    let _held = one.mutex(&name).lock().await.unwrap();
+    let _also_held = two.mutex(&other).lock().await.unwrap();
+    let wait = |lock: crate::Mutex| tokio::spawn(async move { drop(lock.lock().await) });
+    let tasks = [wait(two.mutex(&name)), wait(one.mutex(&other))];
+    bench.queue_of(&name, 2).await;
+    bench.queue_of(&other, 2).await;
+    let inspector = bench.inspector();
+    let locks = inspector.locks("case/").await.unwrap();
+    let sessions: Vec<_> = locks
+        .iter()
+        .flat_map(|lock| lock.queue.claims.iter().map(|claim| claim.session))
+        .collect();
+    assert!(sessions.iter().all(Option::is_some), "{sessions:?}");
+    let [a, b, c, d] = sessions[..] else {
+        panic!("{sessions:?}");
+    };
+    assert!(a != b && a == d && b == c, "{sessions:?}");
+    let later = inspector.locks("case/").await.unwrap();
+    let cycles = deadlock::cycles(&deadlock::standing(&locks, &later));
+    let [cycle] = &cycles[..] else {
+        panic!("{cycles:?}");
+    };
+    assert_eq!(cycle.waits().len(), 2);
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 async fn a_lock_that_nobody_uses_is_not_listed(bench: Bench) {

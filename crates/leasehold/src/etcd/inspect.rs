@@ -18,7 +18,9 @@ use super::wire::{
 };
 use super::{EtcdEngine, TXN, is_lease_gone, mutex, random_number, seconds};
 use crate::clock::wall_time;
-use crate::engine::{ClaimRef, Claimant, Eviction, Finding, Inspect, Queue, Severity, Withdrawn};
+use crate::engine::{
+    ClaimRef, Claimant, Eviction, Finding, Inspect, LeaseId, Queue, Severity, Withdrawn,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::name::Name;
@@ -59,6 +61,8 @@ impl Inspect for EtcdEngine {
                 },
                 time_left: left.get(&kv.lease).copied().unwrap_or_default(),
                 owner: record.owner,
+                // A claim of others may have none.
+                session: (kv.lease != 0).then(|| LeaseId(kv.lease.unsigned_abs().into())),
             }
         });
         let mut broken: Vec<_> = broken

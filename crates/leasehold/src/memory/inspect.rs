@@ -23,6 +23,7 @@ impl Inspect for Memory {
             Some(Claimant {
                 id: record.ticket.claim.id,
                 owner: labelled(&lease.owner, &record.ticket),
+                session: Some(record.ticket.lease),
                 is_holder: at < held,
                 weight: record.ticket.weight,
                 token: (at < held).then(|| Token::new(record.order)),

@@ -9,7 +9,9 @@ use sqlx_mysql::MySqlRow;
 use super::MysqlEngine;
 use super::text::{bits, column, hex_text, name as name_literal, number, quoted};
 use super::tie::IS_LOOSE;
-use crate::engine::{Claimant, Eviction, Finding, Inspect, Owner, Queue, Severity, TicketId};
+use crate::engine::{
+    Claimant, Eviction, Finding, Inspect, LeaseId, Owner, Queue, Severity, TicketId,
+};
 use crate::error::Result;
 use crate::fence::Token;
 use crate::name::Name;
@@ -145,6 +147,7 @@ struct Row {
     capacity: u32,
     id: TicketId,
     holder: u64,
+    session: Option<LeaseId>,
     owner: Owner,
     age: Duration,
     time_left: Duration,
@@ -164,6 +167,7 @@ impl Row {
             owner: Owner::seen(&hex_text(row, 5)?, number(row, 6)?, &hex_text(row, 7)?),
             age: micros(8)?,
             time_left: micros(9)?,
+            session: bits(row, 10).map(LeaseId),
         })
     }
 
@@ -171,6 +175,7 @@ impl Row {
         Claimant {
             id: self.id,
             owner: self.owner,
+            session: self.session,
             is_holder,
             weight: self.claim.weight,
             token: is_holder.then(|| Token::new(self.claim.order)),

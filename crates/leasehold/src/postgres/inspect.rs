@@ -9,7 +9,9 @@ use sqlx_postgres::PgRow;
 use super::PostgresEngine;
 use super::ears::gets_through;
 use super::text::{bits, column, number, quoted};
-use crate::engine::{Claimant, Eviction, Finding, Inspect, Owner, Queue, Severity, TicketId};
+use crate::engine::{
+    Claimant, Eviction, Finding, Inspect, LeaseId, Owner, Queue, Severity, TicketId,
+};
 use crate::error::Result;
 use crate::fence::Token;
 use crate::name::Name;
@@ -136,6 +138,7 @@ struct Row {
     capacity: u32,
     id: TicketId,
     holder: u64,
+    session: Option<LeaseId>,
     owner: Owner,
     age: Duration,
     time_left: Duration,
@@ -155,6 +158,7 @@ impl Row {
             owner: Owner::seen(column(row, 5)?, number(row, 6)?, column(row, 7)?),
             age: millis(8)?,
             time_left: millis(9)?,
+            session: column(row, 10).and_then(bits).map(LeaseId),
         })
     }
 
@@ -162,6 +166,7 @@ impl Row {
         Claimant {
             id: self.id,
             owner: self.owner,
+            session: self.session,
             is_holder,
             weight: self.claim.weight,
             token: is_holder.then(|| Token::new(self.claim.order)),

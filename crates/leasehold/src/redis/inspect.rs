@@ -14,7 +14,7 @@ use super::fit::value;
 use super::keys::{Keys, pattern, unfield, unhex};
 use super::link::Link;
 use crate::clock::wall_time;
-use crate::engine::{Claimant, Eviction, Finding, Inspect, Owner, Queue, Severity};
+use crate::engine::{Claimant, Eviction, Finding, Inspect, LeaseId, Owner, Queue, Severity};
 use crate::error::Result;
 use crate::fence::Token;
 use crate::name::Name;
@@ -150,7 +150,7 @@ fn read_claim(ticket: &str, record: &str, now: u64) -> Option<(rule::Claim, Clai
         order,
         expires,
         since,
-        _lease,
+        lease,
         _capacity,
         weight,
         holder,
@@ -168,6 +168,7 @@ fn read_claim(ticket: &str, record: &str, now: u64) -> Option<(rule::Claim, Clai
     let claimant = Claimant {
         id: unhex(ticket)?,
         owner: owner(host, pid, label)?,
+        session: unhex(lease).map(|id| LeaseId(id.0)),
         is_holder: false,
         weight,
         token: None,

@@ -47,6 +47,7 @@ fn claimant(row: &rusqlite::Row<'_>, now: Moment) -> rusqlite::Result<Claimant> 
     let Row {
         claim,
         ticket,
+        session,
         expires,
         ..
     } = Row::read(row)?;
@@ -55,6 +56,7 @@ fn claimant(row: &rusqlite::Row<'_>, now: Moment) -> rusqlite::Result<Claimant> 
     Ok(Claimant {
         id: ticket,
         owner: Owner::seen(host, pid, label),
+        session: Some(session),
         is_holder: false,
         weight: claim.weight,
         token: None,

@@ -13,7 +13,7 @@ use super::meeting::judge;
 use super::record::{self, Broken, Record};
 use super::session::Session;
 use super::wire::{Mode, Reply, Request, Stat};
-use super::{ZookeeperEngine, lock, standing, words};
+use super::{ZookeeperEngine, lease_id, lock, standing, words};
 use crate::clock::wall_time;
 use crate::engine::{ClaimRef, Claimant, Eviction, Finding, Inspect, Queue, Severity, Withdrawn};
 use crate::error::Result;
@@ -126,6 +126,7 @@ fn as_claimant(is_holder: bool, stat: &Stat, record: Record) -> Claimant {
         // The servers do not tell when they last heard of a session.
         time_left: record.ttl,
         owner: record.owner,
+        session: (stat.owner != 0).then(|| lease_id(stat.owner)),
     }
 }
 

@@ -16,7 +16,7 @@ use super::ending::is_finished;
 use super::open::{Inquiry, Mine, OpenLease, Place};
 use crate::clock::boot_time;
 use crate::engine::{
-    ClaimRef, Claimant, Finding, Inspect, Owner, Queue, Severity, TicketId, Withdrawn,
+    ClaimRef, Claimant, Finding, Inspect, LeaseId, Owner, Queue, Severity, TicketId, Withdrawn,
 };
 use crate::error::Result;
 use crate::fence::Token;
@@ -127,6 +127,7 @@ impl Row {
             claimant: Claimant {
                 id: TicketId(id),
                 owner: Owner::seen(column(row, 6)?, number(row, 7)?, column(row, 8)?),
+                session: column(row, 9).and_then(bits).map(LeaseId),
                 is_holder,
                 weight: 1,
                 token: number(row, 5).filter(|_| is_holder).map(Token::new),

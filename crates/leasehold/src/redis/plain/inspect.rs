@@ -117,6 +117,7 @@ fn read_queue(answer: &[String]) -> Option<Queue> {
     let mut claimant = Claimant {
         id: unhex(who)?,
         owner: Owner::seen("?", 0, format!("foreign {start}..")),
+        session: None,
         is_holder: true,
         weight: 1,
         token: None,

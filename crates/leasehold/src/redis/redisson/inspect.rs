@@ -170,6 +170,7 @@ fn read(answer: &[String]) -> Option<Seen> {
     let mut claimant = Claimant {
         id: foreign_id(holder),
         owner: Owner::seen("?", 0, format!("redisson {holder}")),
+        session: None,
         is_holder: true,
         weight: 1,
         token: None,

@@ -157,6 +157,7 @@ fn read_holder(seen: &[&[String]]) -> Option<Claimant> {
     let mut claimant = Claimant {
         id: unhex(who)?,
         owner: Owner::seen("?", 0, format!("foreign {start}..")),
+        session: None,
         is_holder: true,
         weight: 1,
         token: None,
