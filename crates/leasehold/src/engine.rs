@@ -71,6 +71,19 @@ pub trait Engine: Inspect {
         Err(crate::memo::unsupported(doing))
     }
 
+    /// The same, but the store keeps it for at least this long and not much
+    /// longer, by its own clock, unless it is written again. Then nothing is left
+    /// of it, not even its edition. Needs the promise `retention`.
+    async fn write_memo_for(
+        &self,
+        claim: &ClaimRef,
+        _memo: &Memo,
+        _keep: Duration,
+    ) -> Result<Noted> {
+        let doing = format!("write the memo of {}", claim.name);
+        Err(crate::memo::kept_for_good(doing))
+    }
+
     /// The lock's memo as it is now, not as it was before a write that was
     /// answered.
     async fn read_memo(&self, name: &Name) -> Result<Reading> {

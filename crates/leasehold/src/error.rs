@@ -43,6 +43,8 @@ pub enum ErrorKind {
     Lost(Lost),
     /// A fenced resource refuses a holder: another came later.
     Stale(Stale),
+    /// A message was completed by another transaction.
+    AlreadyDone,
     /// The session is closed.
     Closed,
     /// This store does not promise what was asked.
@@ -60,6 +62,7 @@ impl fmt::Display for ErrorKind {
             Self::Conflict => "conflict",
             Self::Lost(_) => "lost",
             Self::Stale(_) => "stale",
+            Self::AlreadyDone => "already done",
             Self::Closed => "closed",
             Self::Unsupported => "not supported",
         })

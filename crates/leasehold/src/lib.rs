@@ -24,6 +24,7 @@ pub mod blocking;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod deadlock;
+pub mod dedupe;
 pub mod election;
 pub mod engine;
 pub mod fence;

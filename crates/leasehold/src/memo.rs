@@ -10,12 +10,17 @@ use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::guard::{Guard, Lost};
 use crate::hold::Hold;
 use crate::name::Name;
+use crate::promises::Promises;
 use crate::random::random_u64;
 use crate::reaper::limited;
 use crate::session::Session;
 
 /// How long a memo may be, in bytes.
 pub const LONGEST_MEMO: usize = 4096;
+/// How long a memo that ends is kept at least. etcd counts in seconds.
+const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
+/// And at most: what comes after it fits into every store's numbers.
+const LONGEST_RETENTION: Duration = Duration::from_secs(10 * 366 * 86_400);
 /// How long the reason of a loss may take.
 const NEWS: Duration = Duration::from_millis(250);
 
@@ -85,7 +90,28 @@ impl Guard {
     /// Dropping the future leaves it open whether the memo is written; a later
     /// write of the same guard replaces it in any case.
     pub async fn write_memo(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
-        let (hold, bytes) = (self.hold(), bytes.as_ref());
+        self.note(bytes.as_ref(), None).await
+    }
+
+    /// The same, but the store keeps the memo for at least this long and not much
+    /// longer, by its own clock, unless it is written again. Then nothing is left
+    /// of it. How much longer: see the page of the store.
+    ///
+    /// # Errors
+    /// As for [`write_memo`](Self::write_memo); `Unsupported` also if the store
+    /// keeps memos for good only; `Usage` if it is for less than a second, or for
+    /// more than ten years.
+    ///
+    /// # Cancel safety
+    /// As for [`write_memo`](Self::write_memo).
+    pub async fn write_memo_for(&self, bytes: impl AsRef<[u8]>, keep: Duration) -> Result<()> {
+        let doing = || format!("write the memo of {}", self.name());
+        check_retention(&self.hold().core().promises, keep, doing)?;
+        self.note(bytes.as_ref(), Some(keep)).await
+    }
+
+    async fn note(&self, bytes: &[u8], keep: Option<Duration>) -> Result<()> {
+        let hold = self.hold();
         let core = hold.core();
         let doing = format!("write the memo of {}", self.name());
         let usage = |why: String| Err(Error::new(ErrorKind::Usage, &*doing, why));
@@ -107,7 +133,11 @@ impl Guard {
             edition: hold.next_edition(),
             bytes: bytes.to_owned(),
         };
-        let writing = insist(core, &doing, || core.engine.write_memo(hold.claim(), &memo));
+        let (engine, claim) = (&core.engine, hold.claim());
+        let writing = insist(core, &doing, || match keep {
+            None => engine.write_memo(claim, &memo),
+            Some(keep) => engine.write_memo_for(claim, &memo, keep),
+        });
         let noted = tokio::select! {
             biased;
             lost = self.lost() => {
@@ -188,6 +218,29 @@ pub(crate) fn unsupported(doing: impl Into<String>) -> Error {
     let why = "this store keeps no memos; those of sqlite:, redis: (layout=queue), etcd:, zk: \
                and postgres: do";
     Error::new(ErrorKind::Unsupported, doing, why)
+}
+
+/// What an engine says whose memos do not end.
+pub(crate) fn kept_for_good(doing: impl Into<String>) -> Error {
+    let why = "this store keeps no memos for a time; those of sqlite:, redis: (layout=queue), \
+               etcd: and postgres: do";
+    Error::new(ErrorKind::Unsupported, doing, why)
+}
+
+/// Whether the store can keep a memo for so long.
+pub(crate) fn check_retention(
+    promises: &Promises,
+    keep: Duration,
+    doing: impl Fn() -> String,
+) -> Result<()> {
+    if !promises.retention {
+        return Err(kept_for_good(doing()));
+    }
+    if !(SHORTEST_RETENTION..=LONGEST_RETENTION).contains(&keep) {
+        let why = format!("kept for {keep:?}; from a second to ten years is allowed");
+        return Err(Error::new(ErrorKind::Usage, doing(), why));
+    }
+    Ok(())
 }
 
 /// Asks again while the store cannot be reached, as long as a wait would. Also

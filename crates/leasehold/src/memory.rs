@@ -7,6 +7,7 @@
 //! name happen in that order.
 
 mod inspect;
+mod memo;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -50,8 +51,7 @@ struct State {
     leases: BTreeMap<LeaseId, LeaseRecord>,
     locks: BTreeMap<Name, Vec<Record>>,
     evictions: Vec<(Name, Eviction)>,
-    /// Without bytes if they were removed.
-    memos: BTreeMap<Name, Memo>,
+    memos: BTreeMap<Name, memo::Kept>,
 }
 
 #[derive(Debug)]
@@ -182,6 +182,7 @@ impl Engine for Memory {
             fence: Grade::Ordered,
             tokens_per_grant: TOKENS_PER_GRANT,
             memo: true,
+            retention: true,
             ..Promises::least(Reach::Process)
         }
     }
@@ -315,22 +316,15 @@ impl Engine for Memory {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        let mut state = self.state();
-        match state.standing(claim) {
-            Standing::Held { token } if memo.is_of(token.get(), TOKENS_PER_GRANT) => {}
-            _ => return Ok(Noted::NotHeld),
-        }
-        let is_overtaken = |last: &Memo| last.token == memo.token && last.edition > memo.edition;
-        if state.memos.get(&claim.name).is_some_and(is_overtaken) {
-            return Ok(Noted::Written);
-        }
-        state.memos.insert(claim.name.clone(), memo.clone());
-        Ok(Noted::Written)
+        Ok(self.write(claim, memo, None))
+    }
+
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        Ok(self.write(claim, memo, Some(keep)))
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
-        let kept = self.state().memos.get(name).cloned();
-        Ok(Reading::of(kept, Some(wall_time())))
+        Ok(self.read(name))
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Promises {
     pub durable: bool,
     /// A memo per name that only the holder can write.
     pub memo: bool,
+    /// A memo that the store itself removes after a time.
+    pub retention: bool,
 }
 
 impl Promises {
@@ -41,6 +43,7 @@ impl Promises {
             crash: Freed::AfterTtl,
             durable: false,
             memo: false,
+            retention: false,
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn faketime() -> Option<PathBuf> {
         .find(|library| library.exists())
 }
 
-fn faked_peers(promises: &Promises) -> Result<(), &'static str> {
+pub(super) fn faked_peers(promises: &Promises) -> Result<(), &'static str> {
     peers(promises)?;
     let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some();
     super::promised(

@@ -38,7 +38,7 @@
 //! | 24 few tasks | `many` | the number of connections |
 //! | 25 shut-down | `dropping` | |
 //! | 26 errors and secrets | `errors` | passwords in the process list |
-//! | the memo and what is built on it | `memo`, `election`, `once` | |
+//! | the memo and what is built on it | `memo`, `election`, `once`, `dedupe` | |
 // A case fails by panicking, with the place and what was expected.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
@@ -51,6 +51,7 @@ mod breaking;
 mod cancel;
 mod clocks;
 mod crash;
+mod dedupe;
 mod dropping;
 mod election;
 mod errors;
@@ -156,6 +157,7 @@ pub fn cases() -> Vec<Case> {
         memo::cases,
         election::cases,
         once::cases,
+        dedupe::cases,
     ];
     subjects.into_iter().flat_map(|cases| cases()).collect()
 }

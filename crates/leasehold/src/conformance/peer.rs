@@ -22,6 +22,8 @@ use super::peer_main::VARIABLE;
 /// | `release`, `drop` | `ok` or an error; the last lock that was taken |
 /// | `check` | `held` or an error |
 /// | `lost` | the reason, when there is one |
+/// | `begin SECONDS KEY` | `started ATTEMPT`, `done RESULT`, `in progress` or `given up` |
+/// | `complete RESULT` | `ok` or an error; the last message that was started |
 /// | `close` | `ok` |
 ///
 /// An error is answered with `error: ` and its text.

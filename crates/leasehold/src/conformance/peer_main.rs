@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::bench::{MakeEngine, open};
+use crate::dedupe::{Begun, Work};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::session::Session;
@@ -34,6 +35,7 @@ pub fn peer_main(make: Option<MakeEngine>) -> ! {
         make,
         session: None,
         guards: Vec::new(),
+        works: Vec::new(),
     };
     for line in std::io::stdin()
         .lock()
@@ -55,6 +57,7 @@ struct Served {
     make: Option<MakeEngine>,
     session: Option<Session>,
     guards: Vec<Guard>,
+    works: Vec<Work>,
 }
 
 impl Served {
@@ -67,6 +70,11 @@ impl Served {
                 "drop" => self.pop().map(drop).map(|()| "ok".into()),
                 "check" => self.last()?.check().map(|()| "held".into()),
                 "lost" => Ok(format!("{:?}", self.last()?.lost().await)),
+                "begin" => self.begin(rest).await,
+                "complete" => {
+                    let work = self.works.last().ok_or_else(|| wrong("nothing is begun"))?;
+                    work.complete(rest).await.map(|()| "ok".into())
+                }
                 "close" => {
                     self.session()?.clone().close().await;
                     Ok("ok".into())
@@ -88,6 +96,22 @@ impl Served {
         let ttl = Duration::from_millis(u64::from(ttl));
         self.session = Some(open(store, self.make, ttl).await?);
         Ok("ok".into())
+    }
+
+    async fn begin(&mut self, rest: &str) -> Result<String> {
+        let (keep, key) = number(rest)?;
+        let keep = Duration::from_secs(keep.into());
+        let begun = self.session()?.dedupe(key).retention(keep).begin().await?;
+        Ok(match begun {
+            Begun::Started(work) => {
+                let attempt = work.attempt();
+                self.works.push(work);
+                format!("started {attempt}")
+            }
+            Begun::Done(result) => format!("done {}", String::from_utf8_lossy(&result)),
+            Begun::InProgress { .. } => "in progress".into(),
+            Begun::GivenUp { .. } => "given up".into(),
+        })
     }
 
     async fn take(&self, verb: &str, rest: &str) -> Result<Option<Guard>> {

@@ -30,7 +30,7 @@ pub enum Call {
     Wait,
     /// `Engine::withdraw`
     Withdraw,
-    /// `Engine::write_memo` and `Engine::read_memo`
+    /// `Engine::write_memo`, `Engine::write_memo_for` and `Engine::read_memo`
     Memo,
 }
 
@@ -186,6 +186,11 @@ impl Engine for Wire {
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
         self.carry(Call::Memo, || self.engine.write_memo(claim, memo))
             .await
+    }
+
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        let request = || self.engine.write_memo_for(claim, memo, keep);
+        self.carry(Call::Memo, request).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {

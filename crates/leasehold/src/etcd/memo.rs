@@ -1,10 +1,13 @@
-//! Memos: a key of their own, without a lease. A write names the revision that
-//! made the claim and the one that last wrote the memo, in one transaction.
+//! Memos: a key of their own, without a lease, or with one that is not the
+//! session's. A write names the revision that made the claim and the one that last
+//! wrote the memo, in one transaction.
+
+use std::time::Duration;
 
 use super::keys;
 use super::request::{created_at, look, one, put, read, written_at};
 use super::wire::{KeyValue, TxnRequest, TxnResponse};
-use super::{EtcdEngine, TXN, lively};
+use super::{EtcdEngine, TXN, is_lease_gone, lively};
 use crate::engine::{ClaimRef, Memo, Noted, Reading};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::memo::unreadable;
@@ -14,7 +17,12 @@ use crate::name::Name;
 const ROUNDS: u32 = 20;
 
 /// Writes the memo if the claim is there.
-pub(super) async fn write(engine: &EtcdEngine, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+pub(super) async fn write(
+    engine: &EtcdEngine,
+    claim: &ClaimRef,
+    memo: &Memo,
+    keep: Option<Duration>,
+) -> Result<Noted> {
     let Some(mine) = engine.claims.claim(claim.id) else {
         return Ok(Noted::NotHeld);
     };
@@ -33,12 +41,23 @@ pub(super) async fn write(engine: &EtcdEngine, claim: &ClaimRef, memo: &Memo) ->
         false => error,
     };
     for _ in 0..ROUNDS {
+        let lease = match keep {
+            Some(keep) => engine.keeping.lease(engine, keep, doing).await,
+            None => Ok(0),
+        };
+        let lease = lease.map_err(|error| in_doubt(error, is_repeated))?;
         let request = TxnRequest {
             compare: vec![created_at(&mine.key, order), written_at(&key, last)],
-            success: vec![put(&key, &memo.to_record(), 0)],
+            success: vec![put(&key, &memo.to_record(), lease)],
             failure: vec![read(one(&key)), read(one(&mine.key))],
         };
         let asked = engine.members.ask_noting(TXN, &request, doing).await;
+        // This process may have slept, or somebody revoked it. The server looks
+        // for the lease before it does anything.
+        if lease != 0 && matches!(&asked, Err(error) if is_lease_gone(error)) {
+            engine.keeping.forget(lease);
+            continue;
+        }
         let asked = asked.map_err(|error| in_doubt(error, is_repeated))?;
         is_repeated |= asked.is_repeated;
         let answer: TxnResponse = asked.answer;

@@ -15,6 +15,7 @@ mod claims;
 mod config;
 mod fault;
 mod inspect;
+mod keeping;
 mod keys;
 mod members;
 mod memo;
@@ -37,6 +38,7 @@ use async_trait::async_trait;
 pub use self::bare::BareEtcd;
 use self::claims::{Claims, Mine, OpenLease};
 pub(crate) use self::config::{EtcdConfig, OPTIONS, Refusal, SCHEMES};
+use self::keeping::Keeping;
 use self::members::Members;
 use self::request::{delete, has_value, look, one};
 use self::watching::{Watcher, Watching};
@@ -64,6 +66,7 @@ pub(crate) struct EtcdEngine {
     members: Members,
     claims: Claims,
     watching: Watching,
+    keeping: Keeping,
 }
 
 impl EtcdEngine {
@@ -75,6 +78,7 @@ impl EtcdEngine {
             members,
             claims: Claims::default(),
             watching: Watching::default(),
+            keeping: Keeping::default(),
         })
     }
 
@@ -185,6 +189,7 @@ impl Engine for EtcdEngine {
             fence: Grade::Ordered,
             durable: true,
             memo: true,
+            retention: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -315,7 +320,11 @@ impl Engine for EtcdEngine {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        memo::write(self, claim, memo).await
+        memo::write(self, claim, memo, None).await
+    }
+
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        memo::write(self, claim, memo, Some(keep)).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {

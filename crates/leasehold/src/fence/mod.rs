@@ -33,6 +33,8 @@ pub use passage::{Ending, Passage, Turn};
 pub use redis::{ClaimedRedis, FencedRedis};
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlx-sqlite"))]
 pub use sql::{ClaimedSql, FenceColumns, FenceDatabase, FencedSql};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlx-sqlite"))]
+pub(crate) use sql::{Sort, outermost};
 
 /// A fencing number. It grows with every grant on a lock's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

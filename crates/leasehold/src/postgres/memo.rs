@@ -12,15 +12,21 @@ use crate::fence::Token;
 use crate::name::Name;
 
 /// Writes the memo if the claim holds.
-pub(super) async fn write(engine: &PostgresEngine, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+pub(super) async fn write(
+    engine: &PostgresEngine,
+    claim: &ClaimRef,
+    memo: &Memo,
+    keep: Option<Duration>,
+) -> Result<Noted> {
     let doing = || format!("write the memo of {}", claim.name);
     let arguments = format!(
-        "{}, {}, {}, {}, decode('{}', 'hex')",
+        "{}, {}, {}, {}, decode('{}', 'hex'), {}",
         quoted(claim.name.as_str()),
         ticket_id(claim.id),
         memo.token,
         memo.edition,
         hex(&memo.bytes),
+        keep.map_or("null".to_owned(), |keep| keep.as_millis().to_string()),
     );
     let answer = engine
         .call(Lane::Aside, "memo_write", &arguments, doing)

@@ -201,6 +201,7 @@ impl Engine for PostgresEngine {
             tokens_per_grant: TOKENS_PER_GRANT,
             durable: true,
             memo: self.has_memo,
+            retention: self.has_memo,
             ..Promises::least(Reach::Network)
         }
     }
@@ -276,7 +277,11 @@ impl Engine for PostgresEngine {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        memo::write(self, claim, memo).await
+        memo::write(self, claim, memo, None).await
+    }
+
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        memo::write(self, claim, memo, Some(keep)).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {

@@ -16,11 +16,17 @@ use crate::name::Name;
 const IN_MEMOS: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Writes the memo if the claim holds.
-pub(super) async fn write(engine: &RedisEngine, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+pub(super) async fn write(
+    engine: &RedisEngine,
+    claim: &ClaimRef,
+    memo: &Memo,
+    keep: Option<Duration>,
+) -> Result<Noted> {
     let keys = Keys::of(&claim.name);
     let [lock, queue, claims] = keys.three();
     let doing = || format!("write the memo of {}", claim.name);
     let bytes = percent_encode(&memo.bytes, IN_MEMOS).to_string();
+    let keep = keep.map_or(0, |keep| keep.as_millis()).to_string();
     let (written, doer): (u32, _) = engine
         .server
         .run_noting(
@@ -31,6 +37,7 @@ pub(super) async fn write(engine: &RedisEngine, claim: &ClaimRef, memo: &Memo) -
                 &memo.token.get().to_string(),
                 &memo.edition.to_string(),
                 &bytes,
+                &keep,
             ],
             doing,
         )

@@ -162,6 +162,7 @@ impl Engine for RedisEngine {
             fence: Grade::OrderedByClock,
             tokens_per_grant: TOKENS_PER_GRANT,
             memo: true,
+            retention: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -284,7 +285,11 @@ impl Engine for RedisEngine {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        memo::write(self, claim, memo).await
+        memo::write(self, claim, memo, None).await
+    }
+
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        memo::write(self, claim, memo, Some(keep)).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {

@@ -118,6 +118,7 @@ impl Engine for SqliteEngine {
         promises.crash = Freed::AtOnce;
         promises.durable = true;
         promises.memo = true;
+        promises.retention = true;
         promises
     }
 
@@ -257,7 +258,11 @@ impl Engine for SqliteEngine {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        memo::write(&self.store(), claim, memo).await
+        memo::write(&self.store(), claim, memo, None).await
+    }
+
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        memo::write(&self.store(), claim, memo, Some(keep)).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
@@ -265,8 +270,8 @@ impl Engine for SqliteEngine {
         let doing = Doing("read the memo of", Some(name));
         let name = name.clone();
         store
-            .run(doing, move |_, connection| {
-                memo::read(connection, name.as_str())
+            .run(doing, move |store, connection| {
+                memo::read(connection, &store.boot, name.as_str())
             })
             .await
     }

@@ -305,6 +305,15 @@ impl Engine for Faulty {
         .await
     }
 
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        let (claim, memo) = (claim.clone(), memo.clone());
+        self.send("write_memo_for", move |store| {
+            let (claim, memo) = (claim.clone(), memo.clone());
+            async move { store.write_memo_for(&claim, &memo, keep).await }
+        })
+        .await
+    }
+
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         let name = name.clone();
         self.send("read_memo", move |store| {

@@ -23,6 +23,7 @@ use sqlx_core::database::Database;
 use sqlx_core::transaction::{Transaction, TransactionManager as _};
 
 pub use columns::FenceColumns;
+pub(crate) use dialect::Sort;
 use dialect::{Dialect, Row, known, make, trouble};
 
 use super::{Fence, Policy, Stale, Token, access};
@@ -223,7 +224,7 @@ fn refusal(stale: Stale, doing: String) -> Error {
 
 /// A savepoint may be rolled back by itself. The mark and, on some databases,
 /// the lock on it would be gone, and the transaction would go on.
-fn outermost<'a, DB: FenceDatabase>(
+pub(crate) fn outermost<'a, DB: FenceDatabase>(
     transaction: &'a mut Transaction<'_, DB>,
     doing: &impl Fn() -> String,
 ) -> Result<&'a mut DB::Connection> {

@@ -1,7 +1,7 @@
 -- Writes the lock's memo if the claim holds. One that is removed stays, without
 -- bytes, so that its edition does.
 -- KEYS   4 the lock's memo
--- ARGV   1 ticket, 2 token, 3 edition, 4 bytes
+-- ARGV   1 ticket, 2 token, 3 edition, 4 bytes, 5 milliseconds to keep it, 0 for good
 -- Answer 1, or 0 if the claim is not there or does not hold under this token
 local me, claim = ARGV[1], nil
 if alone == me then
@@ -19,4 +19,9 @@ local last = call('HMGET', KEYS[4], 'token', 'edition')
 -- A request that comes late does not bring back an older edition of its own hold.
 if last[1] == ARGV[2] and tonumber(last[2]) > tonumber(ARGV[3]) then return 1 end
 call('HSET', KEYS[4], 'token', ARGV[2], 'edition', ARGV[3], 'bytes', ARGV[4])
+if ARGV[5] == '0' then
+  call('PERSIST', KEYS[4])
+else
+  call('PEXPIRE', KEYS[4], ARGV[5])
+end
 return 1

@@ -1,0 +1,42 @@
+//! Marks of messages in SQLite.
+
+use sqlx_core::error::Error as SqlxError;
+use sqlx_core::query::query;
+use sqlx_core::query_as::query_as;
+use sqlx_sqlite::{Sqlite, SqliteConnection};
+
+use super::Done;
+
+const FIND: &str = "select result from leasehold_done where message = $1";
+const MARK: &str = "insert into leasehold_done (message, result, expires) \
+                    values ($1, $2, cast(strftime('%s', 'now') as integer) + $3)";
+const SWEEP: &str = "delete from leasehold_done where message in (select message \
+                     from leasehold_done where expires < cast(strftime('%s', 'now') as integer) order by expires limit 1000)";
+
+impl Done for Sqlite {
+    const DONE_TABLE: &'static str = include_str!("sqlite.sql");
+
+    async fn find(
+        connection: &mut SqliteConnection,
+        message: &str,
+    ) -> Result<Option<Vec<u8>>, SqlxError> {
+        let query = query_as(FIND).bind(message.to_owned());
+        let row: Option<(Vec<u8>,)> = query.fetch_optional(connection).await?;
+        Ok(row.map(|(result,)| result))
+    }
+
+    async fn mark(
+        connection: &mut SqliteConnection,
+        message: &str,
+        result: &[u8],
+        keep: i64,
+    ) -> Result<(), SqlxError> {
+        let query = query(MARK).bind(message.to_owned()).bind(result.to_owned());
+        query.bind(keep).execute(connection).await.map(|_| ())
+    }
+
+    async fn sweep(connection: &mut SqliteConnection) -> Result<u64, SqlxError> {
+        let swept = query(SWEEP).execute(connection).await?;
+        Ok(swept.rows_affected())
+    }
+}
