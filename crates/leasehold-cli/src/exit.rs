@@ -8,6 +8,8 @@ use leasehold::ErrorKind;
 pub(crate) const OK: u8 = 0;
 /// An argument is wrong.
 pub(crate) const USAGE: u8 = 64;
+/// A message was begun too often and never done.
+pub(crate) const GIVEN_UP: u8 = 65;
 /// The store cannot be reached.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// A fault of ours.
@@ -34,6 +36,7 @@ pub(crate) const TABLE: &str = "\
 Exit codes:
   the command's own, or 128+N if signal N ended it
   64   wrong usage, or the name is in use as another kind of lock
+  65   given up: begun as often as allowed and never done (once --key --max-attempts)
   69   the store cannot be reached
   70   an internal error
   75   held elsewhere, or timed out while waiting (-E changes it, --skip-ok makes it 0)

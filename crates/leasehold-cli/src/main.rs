@@ -18,6 +18,7 @@ mod keeper;
 mod lock;
 mod ls;
 mod man;
+mod message;
 mod nested;
 mod once;
 mod print;

@@ -13,12 +13,13 @@ use crate::exit::{self, Failure};
 use crate::job::{self, Job};
 use crate::keeper::Keeper;
 use crate::lock;
+use crate::message::Message;
 use crate::nested::Held;
 use crate::print::Console;
 use crate::signals::Signals;
 use crate::store;
 
-/// Run a command once per period, whichever machine comes first
+/// Run a command once per period or per key, whichever machine comes first
 ///
 /// Start it on every machine, from cron or a timer. Each period has a slot, a
 /// number that grows; the store has the last one that was run. One machine runs
@@ -30,21 +31,28 @@ use crate::store;
 /// A slot is done when the command has ended, whatever its exit code. If
 /// leasehold dies or loses the lock before that, --on-crash says what happens.
 ///
-/// The command finds LEASEHOLD_SLOT and LEASEHOLD_ATTEMPT in its environment,
-/// beside what `leasehold run` gives it.
+/// With --key it runs once per key, such as a message's: a key whose command
+/// exited with 0 is done and not run again while the store remembers it (--keep);
+/// asking for it exits with 0 and runs nothing. Nothing of the output is kept. One
+/// that failed, or was cut off, is run again by the next one who asks, as often as
+/// --max-attempts allows, then it is given up (exit code 65). While it runs
+/// elsewhere the exit code is 75. If leasehold dies after the command has ended and
+/// before the store knows, the command is run again: at least once.
+///
+/// The command finds LEASEHOLD_SLOT, or LEASEHOLD_KEY, and LEASEHOLD_ATTEMPT in its
+/// environment, beside what `leasehold run` gives it.
 #[derive(Debug, Args)]
 #[command(after_help = exit::TABLE)]
-#[command(group = ArgGroup::new("job").required(true).args(["command", "argv"]))]
-#[command(group = ArgGroup::new("schedule").required(true).args(["per", "cron", "slot"]))]
+#[command(group = ArgGroup::new("schedule").required(true).args(["per", "cron", "slot", "key"]))]
 #[command(
     override_usage = "leasehold once [OPTIONS] <NAME> --per <DUR> [--] <COMMAND>...
        leasehold once [OPTIONS] <NAME> --cron <EXPR> [--] <COMMAND>...
-       leasehold once [OPTIONS] <NAME> --slot <N> [--] <COMMAND>..."
+       leasehold once [OPTIONS] <NAME> --slot <N> [--] <COMMAND>...
+       leasehold once [OPTIONS] --key <KEY> -- <COMMAND>..."
 )]
 pub(crate) struct OnceArgs {
-    /// What is done once
-    #[arg(value_parser = args::name)]
-    name: Name,
+    /// What is done once; not with --key
+    name: Option<OsString>,
     /// Once per period, counted from 1970: 15m, 1h, 1day
     #[arg(long, value_name = "DUR", value_parser = args::positive)]
     per: Option<Duration>,
@@ -54,6 +62,15 @@ pub(crate) struct OnceArgs {
     /// Once per number, which must grow: a build, a date such as 20261231
     #[arg(long, value_name = "N")]
     slot: Option<u64>,
+    /// Once per key, which has no order: a message, an order's number
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["missed", "on_crash", "at_least"])]
+    key: Option<String>,
+    /// With --key: how long it is remembered after it was last run [default: 1day]
+    #[arg(long, value_name = "DUR", value_parser = args::positive)]
+    keep: Option<Duration>,
+    /// With --key: how often a command that fails is run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_attempts: Option<u32>,
     /// What to do about slots that nobody ran in their time
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = MissedArg::Skip)]
     missed: MissedArg,
@@ -107,7 +124,7 @@ pub(crate) async fn once(
     args: &OnceArgs,
     console: Console,
 ) -> Result<u8, Failure> {
-    let argv = job::argv(args.command.as_ref(), &args.argv);
+    let (name, argv) = subject(args)?;
     child::check(&argv[0])?;
     let schedule = schedule(args)?;
     let url = store::url(common)?;
@@ -117,27 +134,71 @@ pub(crate) async fn once(
         signal = signals.end() => return Ok(exit::signalled(signal as i32)),
         session = store::open(&url, args.ttl, args.label.as_deref()) => session?,
     };
-    let once = session.once(&args.name, schedule);
+    let mut keepers = Vec::new();
+    let Some(name) = name else {
+        let message = Message {
+            key: args.key.as_deref().unwrap_or_default(),
+            keep: args.keep,
+            max_attempts: args.max_attempts,
+            max_runtime: args.max_runtime,
+            argv: &argv,
+            url: &url,
+            session: &session,
+            console,
+        };
+        let code = message.run(&mut signals, &mut keepers).await;
+        lock::leave(session).await;
+        keepers.into_iter().for_each(Keeper::see_off);
+        return code;
+    };
+    let once = session.once(&name, schedule);
     let once = once
         .missed(args.missed.into())
         .on_crash(args.on_crash.into())
         .at_least(args.at_least.unwrap_or_default());
     let work = Work {
         args,
+        name: &name,
         argv: &argv,
         url: &url,
         session: &session,
         console,
     };
-    let mut keepers = Vec::new();
     let code = work.all(&once, &mut signals, &mut keepers).await;
     lock::leave(session).await;
     keepers.into_iter().for_each(Keeper::see_off);
     code
 }
 
+/// What is done once, unless it is a key, and the command.
+fn subject(args: &OnceArgs) -> Result<(Option<Name>, Vec<OsString>), Failure> {
+    let (mut first, mut name) = (args.name.clone(), None);
+    if args.key.is_none() {
+        if args.keep.is_some() || args.max_attempts.is_some() {
+            return Err(Failure::usage("--keep and --max-attempts go with --key"));
+        }
+        let text = first.take().unwrap_or_default();
+        let Some(text) = text.to_str() else {
+            return Err(Failure::usage("the name is not UTF-8"));
+        };
+        let named = args::name(text).map_err(|why| Failure::usage(format!("NAME: {why}")))?;
+        name = Some(named);
+    }
+    // Without a name the first word is the command's.
+    let words: Vec<_> = first.into_iter().chain(args.argv.iter().cloned()).collect();
+    match (args.command.is_some(), words.is_empty()) {
+        (true, false) => {
+            let why = "a command both after --command and in words; is a -- missing before it?";
+            Err(Failure::usage(why))
+        }
+        (false, true) => Err(Failure::usage("there is no command to run")),
+        _ => Ok((name, job::argv(args.command.as_ref(), &words))),
+    }
+}
+
 struct Work<'a> {
     args: &'a OnceArgs,
+    name: &'a Name,
     argv: &'a [OsString],
     url: &'a str,
     session: &'a Session,
@@ -193,7 +254,7 @@ impl Work<'_> {
         keepers: &mut Vec<Keeper>,
     ) -> Result<(u8, bool), Failure> {
         let (slot, attempt) = (run.slot(), run.attempt());
-        let (name, console) = (&self.args.name, self.console);
+        let (name, console) = (self.name, self.console);
         console.detail(&format!("runs slot {slot} of {name}, attempt {attempt}"));
         let mut environment = Held::new(self.url, self.session, run.guard()).environment();
         environment.push(("LEASEHOLD_SLOT", slot.to_string()));
@@ -235,7 +296,7 @@ impl Work<'_> {
     }
 
     fn nothing_to_do(&self, begun: &Begun, code: u8) -> Result<u8, Failure> {
-        let name = &self.args.name;
+        let name = self.name;
         match begun {
             Begun::Elsewhere => self.console.detail(&format!("{name} runs elsewhere")),
             Begun::Done { slot } => {

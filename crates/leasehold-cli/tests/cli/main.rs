@@ -19,6 +19,7 @@ mod gate;
 mod hold;
 mod look;
 mod loss;
+mod message;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "mysql")]

@@ -12,6 +12,8 @@ use crate::promises::Promises;
 /// Longer than a case may take: nothing here waits for a lease to run out.
 const TTL: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(1);
+/// Short enough to wait for, long enough for a machine that is busy.
+const BRIEF: Duration = Duration::from_secs(2);
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -196,7 +198,7 @@ async fn after_so_many_attempts_it_is_given_up(bench: Bench) {
 async fn a_killed_worker_leaves_an_attempt(bench: Bench) {
     let (session, mut peer, key) = (
         bench.session(TTL).await,
-        bench.peer(SHORT).await,
+        bench.peer(BRIEF).await,
         bench.name(),
     );
     assert_eq!(peer.ask(&format!("begin 3600 {key}")).await, "started 1");
@@ -205,8 +207,8 @@ async fn a_killed_worker_leaves_an_attempt(bench: Bench) {
     let work = started(&message).await;
     assert_eq!(work.attempt(), 2);
     work.complete("second").await.unwrap();
-    // What is done outlives whoever did it.
-    let mut peer = bench.peer(SHORT).await;
+    // What is done outlives whoever did it, and is told before its lock is free.
+    let mut peer = bench.peer(TTL).await;
     let other = bench.name();
     assert_eq!(peer.ask(&format!("begin 3600 {other}")).await, "started 1");
     assert_eq!(peer.ask("complete theirs").await, "ok");
@@ -218,7 +220,7 @@ async fn a_killed_worker_leaves_an_attempt(bench: Bench) {
 async fn a_worker_paused_past_its_ttl_completes_nothing(bench: Bench) {
     let (session, mut peer, key) = (
         bench.session(TTL).await,
-        bench.peer(SHORT).await,
+        bench.peer(BRIEF).await,
         bench.name(),
     );
     assert_eq!(peer.ask(&format!("begin 3600 {key}")).await, "started 1");

@@ -1,0 +1,143 @@
+//! `leasehold once --key`: every key once, whoever asks and whoever dies.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use crate::world::{World, until};
+
+fn once<'a>(key: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["once", "--key", key], more].concat()
+}
+
+fn lines(world: &World, file: &str) -> Vec<String> {
+    let text = fs::read_to_string(world.path(file)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_key_is_run_once_and_then_it_is_done() {
+    let world = World::new();
+    let work = "echo $LEASEHOLD_KEY $LEASEHOLD_ATTEMPT; test -n \"$LEASEHOLD_TOKEN\"";
+    let first = world.run(&once("ORDER-17", &["-c", work]));
+    assert_eq!(
+        (first.code, &*first.stdout),
+        (0, "ORDER-17 1\n"),
+        "{first:?}"
+    );
+    for command in [
+        &["-c", work][..],
+        &["--", "sh", "-c", work],
+    ] {
+        let again = world.run(&once("ORDER-17", command));
+        assert_eq!((again.code, &*again.stdout, &*again.stderr), (0, "", ""));
+    }
+    let told = world.run(&["-v", "once", "--key", "ORDER-17", "--", "true"]);
+    assert!(told.stderr.contains("ORDER-17 is done"), "{told:?}");
+    assert_eq!(
+        world.run(&once("order-17", &["--", "echo", "x"])).stdout,
+        "x\n"
+    );
+}
+
+#[test]
+fn a_command_that_fails_is_run_again_until_it_is_given_up() {
+    let world = World::new();
+    let work = "echo $LEASEHOLD_ATTEMPT >> begun; test -e ready || exit 3";
+    let ask = |most| world.run(&once("k", &["--max-attempts", most, "-c", work]));
+    assert_eq!((ask("2").code, ask("2").code), (3, 3));
+    let given_up = ask("2");
+    assert_eq!(given_up.code, 65, "{given_up:?}");
+    assert!(
+        given_up.complaint().contains("begun 2 times"),
+        "{given_up:?}"
+    );
+    fs::write(world.path("ready"), "").unwrap();
+    assert_eq!(ask("2").code, 65);
+    assert_eq!(ask("3").code, 0);
+    assert_eq!(ask("2").code, 0);
+    assert_eq!(lines(&world, "begun"), ["1", "2", "3"]);
+}
+
+#[test]
+fn while_it_runs_others_are_sent_away_and_after_a_crash_they_are_not() {
+    let world = World::new();
+    let slow = "echo $LEASEHOLD_ATTEMPT >> begun; test $LEASEHOLD_ATTEMPT = 2 || sleep 60";
+    let running = world.start(&once("k", &["-c", slow]));
+    world.line("begun");
+    let busy = world.run(&once("k", &["-c", slow]));
+    assert_eq!(busy.code, 75, "{busy:?}");
+    assert!(busy.complaint().contains("ask again in"), "{busy:?}");
+    running.signal(Signal::SIGKILL);
+    until("the next one has done it", || {
+        let done = world.run(&once("k", &["-c", slow]));
+        assert!(matches!(done.code, 0 | 75), "{done:?}");
+        (done.code == 0).then_some(())
+    });
+    assert_eq!(lines(&world, "begun"), ["1", "2"]);
+    assert!(world.memo("dedupe/k").ends_with("2 done\n"));
+}
+
+#[test]
+fn a_command_that_is_stopped_is_not_done() {
+    let world = World::new();
+    let stopped = once("k", &["--max-runtime", "100ms", "--", "sleep", "60"]);
+    assert_eq!(world.run(&stopped).code, 128 + 15);
+    assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "x\n");
+}
+
+#[test]
+fn a_key_is_forgotten_after_its_time_and_nothing_is_left_of_it() {
+    let world = World::new();
+    let ask = || world.run(&once("k", &["--keep", "1s", "--", "echo", "x"]));
+    assert_eq!(ask().stdout, "x\n");
+    until("it is forgotten", || {
+        world.memo("dedupe/k").is_empty().then_some(())
+    });
+    // Whoever writes next sweeps.
+    assert_eq!(world.run(&once("other", &["--", "true"])).code, 0);
+    let database = rusqlite::Connection::open(world.path("locks.db")).unwrap();
+    for table in ["memo", "memo_end", "claim"] {
+        let query = format!("select count(*) from {table} where name = 'dedupe/k'");
+        let left: i64 = database.query_row(&query, [], |row| row.get(0)).unwrap();
+        assert_eq!(left, 0, "{table}");
+    }
+    assert_eq!(ask().stdout, "x\n");
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    let world = World::new();
+    assert_eq!(
+        world
+            .run(&["once", "dedupe/used", "--slot", "1", "true"])
+            .code,
+        0
+    );
+    let long = "k".repeat(501);
+    for (arguments, says) in [
+        (once("k", &[]), "no command"),
+        (once("k", &["--max-attempts", "0", "--", "true"]), "0"),
+        (once("k", &["--keep", "0s", "--", "true"]), "more than zero"),
+        (once("k", &["--keep", "1ms", "--", "true"]), "from a second"),
+        (once("k", &["--per", "1h", "--", "true"]), "--per"),
+        (once("k", &["--missed", "all", "--", "true"]), "--missed"),
+        (once("", &["--", "true"]), "0 bytes"),
+        (once(&long, &["--", "true"]), "501 bytes"),
+        (once("used", &["--", "true"]), "choose another key"),
+        (
+            vec!["once", "x", "--slot", "1", "--keep", "1d", "true"],
+            "--key",
+        ),
+        (vec!["once", "x", "--slot", "1"], "no command"),
+        (vec!["once", "--slot", "1", "-c", "true"], "NAME"),
+        (
+            vec!["once", "x", "--slot", "1", "-c", "true", "true"],
+            "is a -- missing",
+        ),
+    ] {
+        let done = world.run(&arguments);
+        assert_eq!(done.code, 64, "{arguments:?} {done:?}");
+        assert!(done.complaint().contains(says), "{arguments:?} {done:?}");
+    }
+}

@@ -1,0 +1,124 @@
+//! One effect per message: marks in the user's own database, and many messages,
+//! each delivered several times, to consumers that die and stop at any moment.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod broker;
+mod consumer;
+mod marks;
+#[path = "../server/mysql.rs"]
+mod mysql_server;
+#[allow(dead_code, reason = "others use the rest of it")]
+#[path = "../fence_resources/sql/place.rs"]
+mod place;
+#[path = "../server/postgres.rs"]
+mod postgres_server;
+#[allow(dead_code, reason = "others use the rest of it")]
+#[path = "../server/mod.rs"]
+mod server;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use sqlx_mysql::MySql;
+use sqlx_postgres::Postgres;
+use sqlx_sqlite::Sqlite;
+
+use broker::Case;
+use consumer::How;
+
+fn main() -> ExitCode {
+    if consumer::is_one() {
+        consumer::consume();
+        return ExitCode::SUCCESS;
+    }
+    let trials = vec![
+        trial("sqlite::marks", None, || {
+            let folder = tempfile::tempdir().unwrap();
+            let url = place::sqlite(folder.path());
+            runtime().block_on(marks::all::<Sqlite>(&url));
+        }),
+        trial("postgres::marks", postgres_server::lacks_postgres(), || {
+            let folder = tempfile::tempdir().unwrap();
+            let server = postgres_server::Postgres::start(folder.path(), &[]);
+            runtime().block_on(marks::all::<Postgres>(&server.url()));
+        }),
+        trial("mysql::marks", mysql_server::lacks_mysql(), || {
+            let folder = tempfile::tempdir().unwrap();
+            let server = mysql_server::Mysql::start(folder.path(), &[]);
+            runtime().block_on(marks::all::<MySql>(&server.url()));
+        }),
+        trial("sqlite::every_message_has_exactly_one_effect", None, || {
+            let folder = tempfile::tempdir().unwrap();
+            Case::new(sqlite_locks(folder.path()), place::sqlite(folder.path()))
+                .every_message_has_exactly_one_effect::<Sqlite>("sqlite");
+        }),
+        trial(
+            "sqlite::every_message_has_at_least_one_effect",
+            None,
+            || {
+                let folder = tempfile::tempdir().unwrap();
+                Case::new(sqlite_locks(folder.path()), place::sqlite(folder.path()))
+                    .every_message_has_at_least_one_effect::<Sqlite>("sqlite");
+            },
+        ),
+        trial("sqlite::without_any_of_this_it_is_seen", None, || {
+            let folder = tempfile::tempdir().unwrap();
+            let case = Case::new(sqlite_locks(folder.path()), place::sqlite(folder.path()));
+            let (effects, _) = case.effects::<Sqlite>("sqlite", How::Bare);
+            assert!(effects.values().any(|count| *count > 1), "{effects:?}");
+        }),
+        trial(
+            "postgres::every_message_has_exactly_one_effect",
+            postgres_server::lacks_postgres().or(server::lacks_redis()),
+            || {
+                let folder = tempfile::tempdir().unwrap();
+                let locks = server::RedisServer::start(folder.path(), &[]);
+                let database = tempfile::tempdir().unwrap();
+                let database = postgres_server::Postgres::start(database.path(), &[]);
+                let locks = format!("{}?ttl=1s", locks.url());
+                Case::new(locks, database.url())
+                    .every_message_has_exactly_one_effect::<Postgres>("postgres");
+            },
+        ),
+        // A store that keeps no memos: only the marks count.
+        trial(
+            "mysql::every_message_has_exactly_one_effect",
+            mysql_server::lacks_mysql().or(server::lacks_redis()),
+            || {
+                let folder = tempfile::tempdir().unwrap();
+                let locks = server::RedisServer::start(folder.path(), &[]);
+                let database = tempfile::tempdir().unwrap();
+                let database = mysql_server::Mysql::start(database.path(), &[]);
+                let locks = format!("{}?layout=plain&ttl=1s", locks.url());
+                Case::new(locks, database.url())
+                    .every_message_has_exactly_one_effect::<MySql>("mysql");
+            },
+        ),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn sqlite_locks(folder: &std::path::Path) -> String {
+    format!("sqlite:{}?ttl=1s", folder.join("locks.db").display())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Skipped, visibly, where something is missing, unless it must run.
+fn trial(name: &str, lacks: Option<&'static str>, run: fn()) -> Trial {
+    let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
+    let trial = Trial::test(name, move || match lacks {
+        Some(what) => Err(Failed::from(format!("{what} is missing"))),
+        None => {
+            run();
+            Ok(())
+        }
+    });
+    trial.with_ignored_flag(lacks.is_some() && may_skip)
+}
