@@ -25,10 +25,7 @@ fn a_key_is_run_once_and_then_it_is_done() {
         (0, "ORDER-17 1\n"),
         "{first:?}"
     );
-    for command in [
-        &["-c", work][..],
-        &["--", "sh", "-c", work],
-    ] {
+    for command in [&["-c", work][..], &["--", "sh", "-c", work]] {
         let again = world.run(&once("ORDER-17", command));
         assert_eq!((again.code, &*again.stdout, &*again.stderr), (0, "", ""));
     }

@@ -81,8 +81,17 @@ async fn a_table_that_is_not_ours_or_may_not_be_used_costs_memos_and_no_locks() 
     assert!(!keeps_memos(&server.url_as("app"), "schema=old").await);
     assert!(keeps_memos(&server.url(), "schema=old").await);
     assert!(!keeps_memos(&server.url_as("app"), "schema=old").await);
+    // Without the right to remove what has ended it would stay.
     server.sql("grant select, insert, update on old.memo to app");
+    assert!(!keeps_memos(&server.url_as("app"), "schema=old").await);
+    server.sql("grant delete on old.memo to app");
     assert!(keeps_memos(&server.url_as("app"), "schema=old").await);
+    // One of the time when no memo ended gets what it lacks, and keeps its rows.
+    server.sql("alter table old.memo drop column expires");
+    assert!(!keeps_memos(&server.url_as("app"), "schema=old").await);
+    assert!(keeps_memos(&server.url(), "schema=old").await);
+    assert!(keeps_memos(&server.url_as("app"), "schema=old").await);
+    assert_eq!(server.sql("select count(*) from old.memo"), "1");
     // Making it fails, and not for want of a right.
     server.sql(forget);
     server.sql("create type old.memo as enum ('a')");

@@ -173,6 +173,10 @@ impl Engine for Broken {
         self.store.write_memo(&claim, &memo).await
     }
 
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        self.store.write_memo_for(claim, memo, keep).await
+    }
+
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         self.store.read_memo(name).await
     }
