@@ -18,6 +18,7 @@ mod fence;
 mod hosts;
 mod load;
 mod lossy;
+mod memos;
 mod pooler;
 mod rule;
 mod users_pool;
