@@ -26,6 +26,8 @@ pub struct Promises {
     pub durable: bool,
     /// A memo per name that only the holder can write.
     pub memo: bool,
+    /// A reader without a lock can tell whether a writer came meanwhile.
+    pub stamp: bool,
 }
 
 impl Promises {
@@ -41,6 +43,7 @@ impl Promises {
             crash: Freed::AfterTtl,
             durable: false,
             memo: false,
+            stamp: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::bench::{MakeEngine, open};
+use crate::barrier::Entered;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::session::Session;
@@ -34,6 +35,7 @@ pub fn peer_main(make: Option<MakeEngine>) -> ! {
         make,
         session: None,
         guards: Vec::new(),
+        entered: None,
     };
     for line in std::io::stdin()
         .lock()
@@ -55,6 +57,7 @@ struct Served {
     make: Option<MakeEngine>,
     session: Option<Session>,
     guards: Vec<Guard>,
+    entered: Option<Entered>,
 }
 
 impl Served {
@@ -66,6 +69,22 @@ impl Served {
                 "release" => self.pop()?.release().await.map(|()| "ok".into()),
                 "drop" => self.pop().map(drop).map(|()| "ok".into()),
                 "check" => self.last()?.check().map(|()| "held".into()),
+                "count" => {
+                    let (total, name) = number(rest)?;
+                    let left = self.session()?.latch(name, total).count_down().await?;
+                    Ok(format!("left {left}"))
+                }
+                "enter" => {
+                    let (total, name) = number(rest)?;
+                    let entered = self.session()?.barrier(name, total).enter().await?;
+                    self.entered = Some(entered);
+                    Ok("entered".into())
+                }
+                "leave" => {
+                    let entered = self.entered.take();
+                    let entered = entered.ok_or_else(|| wrong("nothing is entered"))?;
+                    entered.leave().await.map(|()| "ok".into())
+                }
                 "lost" => Ok(format!("{:?}", self.last()?.lost().await)),
                 "close" => {
                     self.session()?.clone().close().await;

@@ -23,6 +23,7 @@ mod record;
 mod renewal;
 mod request;
 mod shared;
+mod stamp;
 mod tail;
 mod together;
 mod want;
@@ -46,7 +47,7 @@ use self::wire::{
 };
 use crate::clock::boot_time;
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Mark, Memo, Noted, Owner, Reading, Renewal, Standing,
     Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -185,6 +186,7 @@ impl Engine for EtcdEngine {
             fence: Grade::Ordered,
             durable: true,
             memo: true,
+            stamp: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -320,6 +322,10 @@ impl Engine for EtcdEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read_memo(self, name).await
+    }
+
+    async fn stamp(&self, lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        stamp::stamp(self, lease, name).await
     }
 }
 

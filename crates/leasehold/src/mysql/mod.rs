@@ -23,6 +23,7 @@ mod look;
 mod memo;
 mod pool;
 mod renewal;
+mod stamp;
 mod sweep;
 mod takeover;
 mod term;
@@ -53,7 +54,7 @@ use self::tie::Bell;
 use crate::clock::Clock;
 use crate::config::{Config, Store};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Mark, Memo, Noted, Owner, Reading, Renewal, Standing,
     Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -128,6 +129,8 @@ pub(crate) struct MysqlEngine {
     server: Mutex<String>,
     /// The latest term that was heard of.
     term: AtomicU64,
+    /// The server's run that stamps are of.
+    run: Mutex<stamp::Run>,
 }
 
 impl MysqlEngine {
@@ -157,6 +160,7 @@ impl MysqlEngine {
             is_tied: config.is_tied,
             server: Mutex::default(),
             term: AtomicU64::new(0),
+            run: Mutex::default(),
             pool,
         })
     }
@@ -236,6 +240,7 @@ impl Engine for MysqlEngine {
             tokens_per_grant: TOKENS_PER_GRANT,
             durable: !self.is_tied,
             memo: self.has_memo,
+            stamp: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -338,6 +343,10 @@ impl Engine for MysqlEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        stamp::stamp(self, name).await
     }
 
     fn as_any(&self) -> Option<&dyn std::any::Any> {
