@@ -90,6 +90,17 @@ pub trait Engine: Inspect {
         Err(crate::memo::unsupported(format!("read the memo of {name}")))
     }
 
+    /// Names the time since the lock last had a writer. Two calls answer the same
+    /// only if no writer was granted the lock between them, nor had a claim on it at
+    /// the first. `None` if one has a claim, dead or not. Whatever may have forgotten
+    /// a writer, such as a failover, changes the answer. The mark lives no longer
+    /// than the lease where it is something in the store.
+    async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        Err(crate::stamp::unsupported(format!(
+            "read {name} without a lock"
+        )))
+    }
+
     /// Itself, where there is more to it than an engine.
     #[doc(hidden)]
     fn as_any(&self) -> Option<&dyn std::any::Any> {
@@ -292,6 +303,10 @@ pub struct Reading {
     /// What the store's own clock showed, since 1970, if it has one.
     pub time: Option<Duration>,
 }
+
+/// Names a time without writers. Good for comparing only, and within one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark(pub String);
 
 /// A lock as people see it.
 #[derive(Debug, Clone, Default)]

@@ -40,6 +40,7 @@ pub mod rule;
 mod acquire;
 mod attempt;
 mod backoff;
+mod barrier;
 mod clock;
 mod config;
 mod core;
@@ -49,8 +50,10 @@ mod etcd;
 mod guard;
 mod hold;
 mod inspector;
+mod latch;
 mod lease;
 mod local;
+mod looking;
 mod memo;
 mod memory;
 mod multi;
@@ -72,11 +75,14 @@ mod session;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 mod sqlite;
 mod stuck;
+mod stamp;
+mod tally;
 mod telemetry;
 mod watchdog;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
+pub use barrier::{Barrier, Entered};
 pub use config::parse_duration;
 pub use engine::{Memo, Reading};
 pub use error::{Effect, Error, ErrorKind, Result};
@@ -86,6 +92,7 @@ pub use etcd::BareEtcd;
 pub use fence::{Fence, Token};
 pub use guard::{Guard, Lost};
 pub use inspector::{Inspector, inspect};
+pub use latch::Latch;
 pub use memo::LONGEST_MEMO;
 pub use memory::Memory;
 pub use multi::{Guards, LockAll};
@@ -98,6 +105,8 @@ pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use session::{Session, connect, open_default};
 pub use stuck::Stuck;
+pub use stamp::Stamp;
+pub use tally::MOST_MEMBERS;
 #[doc(hidden)]
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::BareZookeeper;

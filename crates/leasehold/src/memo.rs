@@ -215,8 +215,8 @@ pub(crate) fn unreadable(doing: impl Into<String>) -> Error {
 
 /// What an engine without memos says.
 pub(crate) fn unsupported(doing: impl Into<String>) -> Error {
-    let why = "this store keeps no memos; those of sqlite:, redis: (layout=queue), etcd:, zk: \
-               and postgres: do";
+    let why = "this store keeps no memos; those of sqlite:, redis: (layout=queue), etcd:, zk:, \
+               postgres: and mysql: do";
     Error::new(ErrorKind::Unsupported, doing, why)
 }
 
@@ -245,7 +245,7 @@ pub(crate) fn check_retention(
 
 /// Asks again while the store cannot be reached, as long as a wait would. Also
 /// says whether a request before the last one may have had an effect.
-async fn insist<T, F: Future<Output = Result<T>>>(
+pub(crate) async fn insist<T, F: Future<Output = Result<T>>>(
     core: &Core,
     doing: &str,
     request: impl Fn() -> F,

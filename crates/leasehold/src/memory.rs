@@ -18,15 +18,15 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment, wall_time};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Eviction, GoneClaim, Lease, LeaseId, Memo, Noted, Owner, Reading,
-    Renewal, Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Eviction, GoneClaim, Lease, LeaseId, Mark, Memo, Noted, Owner,
+    Reading, Renewal, Standing, Ticket, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::guard::Lost;
 use crate::name::Name;
 use crate::promises::{Grade, Promises, Reach};
-use crate::random::random_u128;
+use crate::random::{random_u64, random_u128};
 use crate::rule::{self, Verdict};
 
 /// How many tokens one grant may be split into.
@@ -52,6 +52,8 @@ struct State {
     locks: BTreeMap<Name, Vec<Record>>,
     evictions: Vec<(Name, Eviction)>,
     memos: BTreeMap<Name, memo::Kept>,
+    /// While such a mark is there the lock has had no writer since it was made.
+    marks: BTreeMap<Name, u64>,
 }
 
 #[derive(Debug)]
@@ -183,6 +185,7 @@ impl Engine for Memory {
             tokens_per_grant: TOKENS_PER_GRANT,
             memo: true,
             retention: true,
+            stamp: true,
             ..Promises::least(Reach::Process)
         }
     }
@@ -264,6 +267,9 @@ impl Engine for Memory {
             return Ok(Standing::Busy);
         }
         state.last_order = order;
+        if rule::is_writer(ticket.capacity, ticket.weight) {
+            state.marks.remove(&ticket.claim.name);
+        }
         let record = Record {
             order,
             ticket: ticket.clone(),
@@ -325,6 +331,20 @@ impl Engine for Memory {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         Ok(self.read(name))
+    }
+
+    async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        let mut state = self.state();
+        let queue = state.locks.get(name).map_or(&[][..], Vec::as_slice);
+        let is_writer = |record: &Record| {
+            let ticket = &record.ticket;
+            rule::is_writer(ticket.capacity, ticket.weight)
+        };
+        if queue.iter().any(is_writer) {
+            return Ok(None);
+        }
+        let mark = state.marks.entry(name.clone()).or_insert_with(random_u64);
+        Ok(Some(Mark(mark.to_string())))
     }
 }
 

@@ -107,7 +107,7 @@ impl Mutex {
 pub(crate) struct Target {
     pub(crate) anchor: Arc<Anchor>,
     /// As the user gave it: a bad name is an error when the lock is used.
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     capacity: u32,
     pub(crate) limits: Limits,
     pub(crate) label: Option<Arc<str>>,

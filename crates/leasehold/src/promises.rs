@@ -28,6 +28,8 @@ pub struct Promises {
     pub memo: bool,
     /// A memo that the store itself removes after a time.
     pub retention: bool,
+    /// A reader without a lock can tell whether a writer came meanwhile.
+    pub stamp: bool,
 }
 
 impl Promises {
@@ -44,6 +46,7 @@ impl Promises {
             durable: false,
             memo: false,
             retention: false,
+            stamp: false,
         }
     }
 }

@@ -40,6 +40,11 @@ pub enum Watch {
     Any,
 }
 
+/// Whether nobody else can hold while this claim does, on a lock that several can.
+pub fn is_writer(capacity: u32, weight: u32) -> bool {
+    capacity > 1 && weight >= capacity
+}
+
 /// How many claims at the head of the queue hold the lock.
 ///
 /// `queue` is in order of arrival and contains live claims only.

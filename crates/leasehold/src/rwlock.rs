@@ -24,6 +24,10 @@ impl RwLock {
         }
     }
 
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// Ends every hold after this time; see [`Mutex::max_hold`](crate::Mutex::max_hold).
     #[must_use]
     pub fn max_hold(mut self, longest: Duration) -> Self {

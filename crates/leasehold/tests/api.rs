@@ -158,6 +158,18 @@ fn the_blocking_api_does_the_same() {
     let again = session.mutex("x").lock().unwrap();
     assert!(again.token() > token);
     drop(again);
+    let prices = session.rwlock("prices");
+    let stamp = prices.stamp().unwrap();
+    assert!(prices.validate(&stamp).unwrap());
+    prices.write().unwrap().release().unwrap();
+    assert!(!prices.validate(&stamp).unwrap());
+    let latch = session.latch("loaded", 1);
+    assert_eq!(latch.count_down_as("prices").unwrap(), 0);
+    latch.wait().unwrap();
+    let barrier = session.barrier("alone", 1);
+    let entered = barrier.enter().unwrap();
+    entered.check().unwrap();
+    entered.leave().unwrap();
     session.close().unwrap();
 }
 

@@ -13,6 +13,7 @@
 
 mod guard;
 mod locks;
+mod recipes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::promises::Promises;
 
 pub use guard::{Guard, Guards};
 pub use locks::{Blocking, LockAll, Mutex, Reentrant, RwLock, Semaphore};
+pub use recipes::{Barrier, Entered, Latch};
 
 /// Connects to the store that the URL names; see [`crate::connect`].
 ///
@@ -133,6 +135,16 @@ impl Session {
     /// Several mutexes, all or none.
     pub fn lock_all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> LockAll {
         self.with(self.session.lock_all(names))
+    }
+
+    /// A latch that opens when so many parts are counted.
+    pub fn latch(&self, name: impl AsRef<str>, total: u32) -> Latch {
+        self.with(self.session.latch(name, total))
+    }
+
+    /// A double barrier for so many members.
+    pub fn barrier(&self, name: impl AsRef<str>, total: u32) -> Barrier {
+        self.with(self.session.barrier(name, total))
     }
 
     /// What the store guarantees.

@@ -58,7 +58,7 @@ fn readers_and_memo(promises: &Promises) -> Result<(), &'static str> {
     rwlock(promises).and(memo(promises))
 }
 
-fn no_memo(promises: &Promises) -> Result<(), &'static str> {
+pub(super) fn no_memo(promises: &Promises) -> Result<(), &'static str> {
     promised(!promises.memo, "keeps memos")
 }
 

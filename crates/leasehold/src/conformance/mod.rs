@@ -38,7 +38,8 @@
 //! | 24 few tasks | `many` | the number of connections |
 //! | 25 shut-down | `dropping` | |
 //! | 26 errors and secrets | `errors` | passwords in the process list |
-//! | the memo and what is built on it | `memo`, `election`, `once`, `dedupe` | |
+//! | the memo and what is built on it | `memo`, `election`, `once`, `dedupe`, `latch`, `barrier` | |
+//! | reading without a lock | `stamp` | after a restart or failover of the store |
 // A case fails by panicking, with the place and what was expected.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
@@ -47,6 +48,7 @@ mod peer;
 mod peer_main;
 mod wire;
 
+mod barrier;
 mod breaking;
 mod cancel;
 mod clocks;
@@ -58,6 +60,7 @@ mod errors;
 mod exclusion;
 mod fencing;
 mod inspection;
+mod latch;
 mod lost;
 mod many;
 mod memo;
@@ -69,6 +72,7 @@ mod permits;
 mod reentry;
 mod repeat;
 mod shared;
+mod stamp;
 
 use std::fmt;
 use std::pin::Pin;
@@ -158,6 +162,9 @@ pub fn cases() -> Vec<Case> {
         election::cases,
         once::cases,
         dedupe::cases,
+        stamp::cases,
+        latch::cases,
+        barrier::cases,
     ];
     subjects.into_iter().flat_map(|cases| cases()).collect()
 }

@@ -20,6 +20,8 @@ use super::peer_main::VARIABLE;
 /// | `try NAME` | `held TOKEN` or `busy` |
 /// | `within MILLIS NAME` | `held TOKEN` or an error |
 /// | `release`, `drop` | `ok` or an error; the last lock that was taken |
+/// | `count TOTAL NAME` | `left N`; of a latch |
+/// | `enter TOTAL NAME`, `leave` | `entered`, `ok`; a barrier |
 /// | `check` | `held` or an error |
 /// | `lost` | the reason, when there is one |
 /// | `begin SECONDS KEY` | `started ATTEMPT`, `done RESULT`, `in progress` or `given up` |

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use super::bench::{MakeEngine, open};
+use crate::barrier::Entered;
 use crate::dedupe::{Begun, Work};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
@@ -36,6 +37,7 @@ pub fn peer_main(make: Option<MakeEngine>) -> ! {
         session: None,
         guards: Vec::new(),
         works: Vec::new(),
+        entered: None,
     };
     for line in std::io::stdin()
         .lock()
@@ -58,6 +60,7 @@ struct Served {
     session: Option<Session>,
     guards: Vec<Guard>,
     works: Vec<Work>,
+    entered: Option<Entered>,
 }
 
 impl Served {
@@ -69,6 +72,22 @@ impl Served {
                 "release" => self.pop()?.release().await.map(|()| "ok".into()),
                 "drop" => self.pop().map(drop).map(|()| "ok".into()),
                 "check" => self.last()?.check().map(|()| "held".into()),
+                "count" => {
+                    let (total, name) = number(rest)?;
+                    let left = self.session()?.latch(name, total).count_down().await?;
+                    Ok(format!("left {left}"))
+                }
+                "enter" => {
+                    let (total, name) = number(rest)?;
+                    let entered = self.session()?.barrier(name, total).enter().await?;
+                    self.entered = Some(entered);
+                    Ok("entered".into())
+                }
+                "leave" => {
+                    let entered = self.entered.take();
+                    let entered = entered.ok_or_else(|| wrong("nothing is entered"))?;
+                    entered.leave().await.map(|()| "ok".into())
+                }
                 "lost" => Ok(format!("{:?}", self.last()?.lost().await)),
                 "begin" => self.begin(rest).await,
                 "complete" => {

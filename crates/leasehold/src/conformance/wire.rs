@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::engine::{
-    Cause, ClaimRef, Engine, Finding, Inspect, Lease, Memo, Noted, Owner, Promises, Queue, Reading,
-    Renewal, Standing, Ticket, Together, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Finding, Inspect, Lease, Mark, Memo, Noted, Owner, Promises, Queue,
+    Reading, Renewal, Standing, Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::name::Name;
@@ -32,11 +32,13 @@ pub enum Call {
     Withdraw,
     /// `Engine::write_memo`, `Engine::write_memo_for` and `Engine::read_memo`
     Memo,
+    /// `Engine::stamp`
+    Stamp,
 }
 
 impl Call {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Open,
         Self::Renew,
         Self::Close,
@@ -45,6 +47,7 @@ impl Call {
         Self::Wait,
         Self::Withdraw,
         Self::Memo,
+        Self::Stamp,
     ];
 }
 
@@ -195,6 +198,11 @@ impl Engine for Wire {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         self.carry(Call::Memo, || self.engine.read_memo(name)).await
+    }
+
+    async fn stamp(&self, lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        self.carry(Call::Stamp, || self.engine.stamp(lease, name))
+            .await
     }
 }
 

@@ -15,6 +15,7 @@ const BROKEN: &str = "leasehold/broken/";
 const INBOX: &str = "leasehold/inbox/";
 const TAIL: &str = "leasehold/tail/";
 const MEMO: &str = "leasehold/memo/";
+const STAMP: &str = "leasehold/stamp/";
 
 /// The keys from `start` to before `end`.
 #[derive(Clone, PartialEq, Eq)]
@@ -140,6 +141,11 @@ pub(super) fn memo(name: &Name) -> Vec<u8> {
     format!("{MEMO}{}", field(name.as_str())).into_bytes()
 }
 
+/// Says that a lock has had no writer since it was made.
+pub(super) fn stamp(name: &Name) -> Vec<u8> {
+    format!("{STAMP}{}", field(name.as_str())).into_bytes()
+}
+
 /// The store's number of a lease.
 pub(super) fn number(lease: LeaseId) -> i64 {
     i64::try_from(lease.0).unwrap_or(i64::MAX)
@@ -186,7 +192,7 @@ fn names_lease(last: &str, lease: i64) -> bool {
 }
 
 fn is_in_house(key: &[u8]) -> bool {
-    let rooms = [SHARED, BROKEN, INBOX, TAIL, MEMO];
+    let rooms = [SHARED, BROKEN, INBOX, TAIL, MEMO, STAMP];
     rooms.iter().any(|room| key.starts_with(room.as_bytes()))
 }
 

@@ -24,6 +24,7 @@ mod record;
 mod renewal;
 mod request;
 mod shared;
+mod stamp;
 mod tail;
 mod together;
 mod want;
@@ -48,7 +49,7 @@ use self::wire::{
 };
 use crate::clock::boot_time;
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Mark, Memo, Noted, Owner, Reading, Renewal, Standing,
     Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
@@ -190,6 +191,7 @@ impl Engine for EtcdEngine {
             durable: true,
             memo: true,
             retention: true,
+            stamp: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -329,6 +331,10 @@ impl Engine for EtcdEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read_memo(self, name).await
+    }
+
+    async fn stamp(&self, lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        stamp::stamp(self, lease, name).await
     }
 }
 

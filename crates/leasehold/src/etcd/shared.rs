@@ -5,7 +5,7 @@
 use super::claims::{Mine, OpenLease};
 use super::keys::{self, Range};
 use super::record::Record;
-use super::request::{self, Guard, all, created_at, has_value, one, put, read, written_at};
+use super::request::{self, Guard, all, created_at, delete, has_value, one, put, read, written_at};
 use super::wire::{KeyValue, RangeResponse, TxnRequest};
 use super::{EtcdEngine, conflict, doing, lively, mutex};
 use crate::engine::{Standing, Watch};
@@ -106,6 +106,10 @@ fn asking(mine: &Mine, open: &OpenLease, epoch: i64, guards: Guards) -> TxnReque
         read(all(&mine.queue, 0)),
     ];
     success.extend(open.first_word(epoch));
+    if rule::is_writer(mine.capacity, mine.weight) {
+        // From here on no reader without a lock reads what is whole.
+        success.push(delete(&keys::stamp(&mine.claim.name)));
+    }
     TxnRequest {
         compare,
         success,

@@ -85,6 +85,15 @@ impl Inspect for MysqlEngine {
             let remedy = "drop our tables and let them be made anew with InnoDB";
             findings.push(finding(Severity::Unfit, &what, remedy));
         }
+        if !self.has_memo {
+            findings.push(finding(
+                Severity::Warning,
+                "no memos, elections or once per period: the table for memos is missing, is not \
+                 ours, or this user may not use it",
+                "let somebody who may run what `leasehold schema` prints, and grant select, \
+                 insert and update on the table",
+            ));
+        }
         Ok(findings)
     }
 }

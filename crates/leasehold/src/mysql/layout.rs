@@ -14,6 +14,7 @@ pub(super) struct Tables {
     pub(super) session: String,
     pub(super) claim: String,
     pub(super) eviction: String,
+    pub(super) memo: String,
     pub(super) bare: String,
 }
 
@@ -31,6 +32,7 @@ impl Tables {
             session: table("session"),
             claim: table("claim"),
             eviction: table("eviction"),
+            memo: table("memo"),
             bare: table("bare"),
         }
     }
@@ -38,13 +40,19 @@ impl Tables {
     /// Everything that the engine needs in a database, as SQL that may be run
     /// again.
     pub(super) fn script(&self) -> String {
-        format!(
+        let tables = format!(
             include_str!("sql/tables.sql"),
             meta = self.meta,
             session = self.session,
             claim = self.claim,
             eviction = self.eviction,
-        )
+        );
+        format!("{tables}\n{}", self.memo_script())
+    }
+
+    /// Came later, and is made beside the rest where it is missing.
+    fn memo_script(&self) -> String {
+        format!(include_str!("sql/memo.sql"), memo = self.memo)
     }
 }
 
@@ -75,13 +83,14 @@ impl Kind {
     }
 }
 
-/// Leaves the tables ready for use, making them if they are missing.
+/// Leaves the tables ready for use, making them if they are missing. Says what kind
+/// of server it is, and whether it has memos that we may use.
 pub(super) async fn prepare(
     pool: &Pool,
     tables: &Tables,
     database: &str,
     schema: &str,
-) -> Result<Kind> {
+) -> Result<(Kind, bool)> {
     let doing = || "connect".to_owned();
     let state = state(pool, database, schema).await?;
     if state.is_read_only {
@@ -105,7 +114,8 @@ pub(super) async fn prepare(
     let why = match version {
         Some(VERSION) => {
             settle_in(pool, tables, state.kind).await?;
-            return Ok(state.kind);
+            let has_memo = state.has_memo || makes_memos(pool, tables, database, schema).await?;
+            return Ok((state.kind, has_memo));
         }
         Some(newer) if newer > VERSION => {
             format!("layout version {newer} is newer than {VERSION}: update leasehold")
@@ -148,6 +158,16 @@ async fn settle_in(pool: &Pool, tables: &Tables, kind: Kind) -> Result<()> {
     Ok(())
 }
 
+/// Whether there are memos that we may use, once they are made where they were
+/// missing; whatever comes of that costs nobody a lock.
+async fn makes_memos(pool: &Pool, tables: &Tables, database: &str, schema: &str) -> Result<bool> {
+    let doing = || "make the table of memos".to_owned();
+    if let Err(error) = pool.ask(&tables.memo_script(), doing).await {
+        tracing::warn!(%error, "there are no memos");
+    }
+    Ok(state(pool, database, schema).await?.has_memo)
+}
+
 async fn make(pool: &Pool, tables: &Tables) -> Result<()> {
     let doing = || "make the tables".to_owned();
     match pool.ask(&tables.script(), doing).await {
@@ -172,14 +192,22 @@ struct State {
     is_new_enough: bool,
     is_read_only: bool,
     has_tables: bool,
+    /// The table of memos is there, it is ours, and this user may use it.
+    has_memo: bool,
 }
 
 async fn state(pool: &Pool, database: &str, schema: &str) -> Result<State> {
     let query = format!(
         "select version(), @@global.read_only, (select count(*) from information_schema.tables \
-         where table_schema = {} and table_name = {}); show global variables like 'wsrep_on'",
+         where table_schema = {0} and table_name = {1}), \
+         (select count(*) from information_schema.columns \
+         where table_schema = {0} and table_name = {2} \
+         and column_name in ('name', 'token', 'edition', 'bytes') \
+         and find_in_set('select', privileges) and find_in_set('insert', privileges) \
+         and find_in_set('update', privileges)); show global variables like 'wsrep_on'",
         quoted(database),
         quoted(&format!("{schema}_meta")),
+        quoted(&format!("{schema}_memo")),
     );
     let answer = pool.ask(&query, || "connect".to_owned()).await?;
     let row = answer.rows.first();
@@ -203,6 +231,7 @@ async fn state(pool: &Pool, database: &str, schema: &str) -> Result<State> {
         release,
         is_read_only: column(row, 1).is_some_and(|value| value != "0" && value != "OFF"),
         has_tables: number(row, 2) == Some(1),
+        has_memo: number(row, 3) == Some(4),
     })
 }
 
@@ -237,6 +266,7 @@ mod tests {
     fn the_script_names_the_tables_everywhere() {
         let script = Tables::new("shop", "a`b").script();
         assert!(script.contains("create table if not exists `shop`.`a``b_claim` ("));
+        assert!(script.contains("create table if not exists `shop`.`a``b_memo` ("));
         assert!(!script.contains('{'));
     }
 }

@@ -20,8 +20,10 @@ mod inspect;
 mod layout;
 mod line;
 mod look;
+mod memo;
 mod pool;
 mod renewal;
+mod stamp;
 mod sweep;
 mod takeover;
 mod term;
@@ -52,10 +54,11 @@ use self::tie::Bell;
 use crate::clock::Clock;
 use crate::config::{Config, Store};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Together, Watch,
-    Withdrawn,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Mark, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
 use crate::promises::{Freed, Grade, Promises, Reach};
 use crate::random::random_u128;
 use crate::session::Session;
@@ -118,12 +121,16 @@ pub(crate) struct MysqlEngine {
     database: String,
     schema: String,
     kind: Kind,
+    /// There is a table of memos that this user may use.
+    has_memo: bool,
     /// Sessions are tied to a connection.
     is_tied: bool,
     /// Which server was met last.
     server: Mutex<String>,
     /// The latest term that was heard of.
     term: AtomicU64,
+    /// The server's run that stamps are of.
+    run: Mutex<stamp::Run>,
 }
 
 impl MysqlEngine {
@@ -138,7 +145,7 @@ impl MysqlEngine {
     async fn start(mut pool: Pool, database: &str, config: &MysqlConfig) -> Result<Self> {
         let schema = config.schema.as_str();
         let tables = Tables::new(database, schema);
-        let kind = layout::prepare(&pool, &tables, database, schema).await?;
+        let (kind, has_memo) = layout::prepare(&pool, &tables, database, schema).await?;
         if config.is_tied {
             tie::check(&pool).await?;
             pool.is_tied = true;
@@ -149,9 +156,11 @@ impl MysqlEngine {
             database: database.into(),
             schema: schema.into(),
             kind,
+            has_memo,
             is_tied: config.is_tied,
             server: Mutex::default(),
             term: AtomicU64::new(0),
+            run: Mutex::default(),
             pool,
         })
     }
@@ -230,6 +239,8 @@ impl Engine for MysqlEngine {
             fence: Grade::Ordered,
             tokens_per_grant: TOKENS_PER_GRANT,
             durable: !self.is_tied,
+            memo: self.has_memo,
+            stamp: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -324,6 +335,18 @@ impl Engine for MysqlEngine {
             Cause::Ours => claims::withdraw(self, claim).await,
             Cause::Evicted { by, reason } => claims::evict(self, claim, by, reason).await,
         }
+    }
+
+    async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+        memo::write(self, claim, memo).await
+    }
+
+    async fn read_memo(&self, name: &Name) -> Result<Reading> {
+        memo::read(self, name).await
+    }
+
+    async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        stamp::stamp(self, name).await
     }
 
     fn as_any(&self) -> Option<&dyn std::any::Any> {

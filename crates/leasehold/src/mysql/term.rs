@@ -18,7 +18,7 @@ use super::text::{column, number};
 use crate::error::{Error, ErrorKind, Result};
 
 /// By how many seconds two looks at the same start of a server may differ.
-const START_IS_ABOUT: u64 = 5;
+pub(super) const START_IS_ABOUT: u64 = 5;
 
 impl MysqlEngine {
     /// Whether it is this server's term, by `m`, the row that says so; and not one

@@ -68,13 +68,16 @@ pub(super) fn number<T: std::str::FromStr>(row: &MySqlRow, column_number: usize)
 }
 
 /// A column that the statement wrote as hexadecimal digits.
-pub(super) fn hex_text(row: &MySqlRow, number: usize) -> Option<String> {
+pub(super) fn hex_bytes(row: &MySqlRow, number: usize) -> Option<Vec<u8>> {
     let digits = column(row, number)?;
     let pairs = (0..digits.len() / 2).map(|at| digits.get(2 * at..2 * at + 2));
-    let bytes: Option<Vec<u8>> = pairs
+    pairs
         .map(|pair| u8::from_str_radix(pair?, 16).ok())
-        .collect();
-    String::from_utf8(bytes?).ok()
+        .collect()
+}
+
+pub(super) fn hex_text(row: &MySqlRow, number: usize) -> Option<String> {
+    String::from_utf8(hex_bytes(row, number)?).ok()
 }
 
 /// 128 bits that the statement wrote as hexadecimal digits.

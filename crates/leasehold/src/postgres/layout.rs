@@ -13,14 +13,16 @@ const FOUNDING: &str = "select pg_advisory_xact_lock(7809639173);\n";
 
 /// Came later, and is made beside the rest where it is missing.
 const MEMO: &str = include_str!("sql/memo.sql");
+const STAMP: &str = include_str!("sql/stamp.sql");
 
-const PARTS: [&str; 6] = [
+const PARTS: [&str; 7] = [
     include_str!("sql/tables.sql"),
     include_str!("sql/common.sql"),
     include_str!("sql/claims.sql"),
     include_str!("sql/sessions.sql"),
     include_str!("sql/founding.sql"),
     MEMO,
+    STAMP,
 ];
 
 /// Everything that the engine needs in a database, as SQL that may be run again.
@@ -48,9 +50,15 @@ fn regclass(schema: &str) -> String {
     quoted(&format!("{}.token", identifier(schema)))
 }
 
-/// Leaves the schema ready for use, making it if it is missing. Says whether it
-/// has memos that we may use.
-pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<bool> {
+/// What came later than the rest, and may be used.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Extras {
+    pub(super) memos: bool,
+    pub(super) stamps: bool,
+}
+
+/// Leaves the schema ready for use, making it if it is missing.
+pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<Extras> {
     let doing = || "connect".to_owned();
     let state = state(pool, schema).await?;
     if state.is_standby {
@@ -93,8 +101,8 @@ pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<boo
                       leave mode=session out or name another schema"
                 .into(),
         },
-        Some(VERSION) if mode == Mode::Session => return Ok(false),
-        Some(VERSION) => return has_memos(pool, schema, state).await,
+        Some(VERSION) if mode == Mode::Session => return Ok(Extras::default()),
+        Some(VERSION) => return extras(pool, schema, state).await,
         Some(newer) if newer > VERSION => {
             format!("layout version {newer} is newer than {VERSION}: update leasehold")
         }
@@ -106,22 +114,33 @@ pub(super) async fn prepare(pool: &Pool, schema: &str, mode: Mode) -> Result<boo
     Err(Error::new(ErrorKind::Config, doing(), why).on(&*pool.label))
 }
 
-/// Whether there are memos that we may use. They came later than the rest, and
-/// are made where they are missing; whatever comes of that costs nobody a lock.
-async fn has_memos(pool: &Pool, schema: &str, found: State) -> Result<bool> {
-    let doing = || "make the table of memos".to_owned();
-    match found.memos {
-        // They came with the rest, if nothing of that name was there.
-        _ if !found.has_tables => {}
-        Memos::Missing => {
-            if let Err(error) = pool.ask(&in_schema(schema, MEMO), doing).await {
-                tracing::warn!(%error, "there are no memos");
+/// What of memos and stamps we may use. They came later than the rest, and are made
+/// where they are missing; whatever comes of that costs nobody a lock.
+async fn extras(pool: &Pool, schema: &str, found: State) -> Result<Extras> {
+    let mut is_stale = !found.has_tables;
+    // They came with the rest, if nothing of that name was there.
+    let missing = [
+        (MEMO, found.memos == Memos::Missing),
+        (STAMP, !found.has_stamps),
+    ];
+    for (part, _) in missing.into_iter().filter(|(_, is_missing)| *is_missing) {
+        if found.has_tables {
+            let doing = || "make what came later".to_owned();
+            if let Err(error) = pool.ask(&in_schema(schema, part), doing).await {
+                tracing::warn!(%error, "there are no memos or stamps");
             }
+            is_stale = true;
         }
-        memos => return Ok(memos == Memos::Usable),
     }
     // Another may have made them meanwhile.
-    Ok(state(pool, schema).await?.memos == Memos::Usable)
+    let found = match is_stale {
+        true => state(pool, schema).await?,
+        false => found,
+    };
+    Ok(Extras {
+        memos: found.memos == Memos::Usable,
+        stamps: found.has_stamps,
+    })
 }
 
 async fn make(pool: &Pool, schema: &str, mode: Mode) -> Result<()> {
@@ -159,6 +178,8 @@ pub(super) struct State {
     pub(super) release: u32,
     pub(super) has_tables: bool,
     pub(super) memos: Memos,
+    /// There are stamps that this role may use.
+    pub(super) has_stamps: bool,
     /// What a transaction has unless it says so itself is what we need.
     pub(super) has_our_defaults: bool,
 }
@@ -174,9 +195,10 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
          and current_setting('synchronous_commit') in ('on', 'remote_apply') \
          and (select count(*) from pg_catalog.pg_settings \
          where name in ('lock_timeout', 'statement_timeout', 'transaction_timeout') \
-         and reset_val <> '0') = 0, {1}",
+         and reset_val <> '0') = 0, {1}, {2}",
         quoted(schema),
         include_str!("sql/has_memos.sql").replace("$1", &quoted(schema)),
+        include_str!("sql/has_stamps.sql").replace("$1", &quoted(schema)),
     );
     let answer = pool.ask(&query, || "connect".to_owned()).await?;
     let Some(row) = answer.rows.first() else {
@@ -194,6 +216,7 @@ pub(super) async fn state(pool: &Pool, schema: &str) -> Result<State> {
             Some("t") => Memos::Usable,
             Some(_) => Memos::Unusable,
         },
+        has_stamps: column(row, 6) == Some("t"),
     })
 }
 

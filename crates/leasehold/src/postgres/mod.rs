@@ -47,7 +47,7 @@ use self::text::{column, identifier, lease as lease_id, number, quoted};
 use crate::clock::Clock;
 use crate::config::{Config, Store};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Mark, Memo, Noted, Owner, Reading, Renewal, Standing,
     Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -129,6 +129,7 @@ pub(crate) struct PostgresEngine {
     /// Which server was met last.
     server: Mutex<String>,
     has_memo: bool,
+    has_stamps: bool,
 }
 
 impl PostgresEngine {
@@ -140,9 +141,10 @@ impl PostgresEngine {
     }
 
     async fn start(pool: Pool, schema: &str) -> Result<Self> {
-        let has_memo = layout::prepare(&pool, schema, Mode::Lease).await?;
+        let extras = layout::prepare(&pool, schema, Mode::Lease).await?;
         Ok(Self {
-            has_memo,
+            has_memo: extras.memos,
+            has_stamps: extras.stamps,
             ears: Ears::new(pool.route()),
             inbox: Inbox::default(),
             schema: identifier(schema),
@@ -202,6 +204,7 @@ impl Engine for PostgresEngine {
             durable: true,
             memo: self.has_memo,
             retention: self.has_memo,
+            stamp: self.has_stamps,
             ..Promises::least(Reach::Network)
         }
     }
@@ -286,6 +289,15 @@ impl Engine for PostgresEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        let doing = || format!("read {name} without a lock");
+        let name = quoted(name.as_str());
+        let answer = self.call(Lane::InLine, "stamp_of", &name, doing).await?;
+        let row = answer.rows.first();
+        let row = row.ok_or_else(|| strange(doing(), &self.pool.label))?;
+        Ok(column(row, 0).map(|mark| Mark(mark.to_owned())))
     }
 
     fn as_any(&self) -> Option<&dyn std::any::Any> {

@@ -28,6 +28,7 @@ pub(crate) mod redlock;
 mod renewal;
 mod scripts;
 mod server;
+mod stamp;
 mod together;
 mod waiting;
 mod way;
@@ -49,7 +50,7 @@ use self::redisson::RedissonEngine;
 use self::scripts::Scripts;
 use self::server::{Doer, Server};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Mark, Memo, Noted, Owner, Reading, Renewal, Standing,
     Ticket, Together, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -163,6 +164,7 @@ impl Engine for RedisEngine {
             tokens_per_grant: TOKENS_PER_GRANT,
             memo: true,
             retention: true,
+            stamp: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -294,6 +296,10 @@ impl Engine for RedisEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        stamp::stamp(self, name).await
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) struct Scripts {
     pub(super) alive: Script,
     pub(super) memo_write: Script,
     pub(super) memo_read: Script,
+    pub(super) stamp: Script,
 }
 
 const CLOCK: &str = include_str!("lua/clock.lua");
@@ -52,6 +53,7 @@ impl Scripts {
             alive: Script::new(include_str!("lua/alive.lua")),
             memo_write: on_a_lock(include_str!("lua/memo_write.lua")),
             memo_read: of(&[CLOCK, include_str!("lua/memo_read.lua")]),
+            stamp: on_a_lock(include_str!("lua/stamp.lua")),
         }
     }
 }

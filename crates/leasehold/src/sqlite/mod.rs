@@ -23,6 +23,7 @@ mod log;
 mod memo;
 mod queue;
 mod sessions;
+mod stamp;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -39,8 +40,8 @@ pub(crate) use self::config::SqliteConfig;
 use self::database::{Doing, Store, open_store};
 use self::inbox::{Message, lock};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Finding, Inspect, Lease, LeaseId, Memo, Noted, Owner, Queue, Reading,
-    Renewal, Standing, Ticket, Withdrawn,
+    Cause, ClaimRef, Engine, Finding, Inspect, Lease, LeaseId, Mark, Memo, Noted, Owner, Queue,
+    Reading, Renewal, Standing, Ticket, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
@@ -119,6 +120,7 @@ impl Engine for SqliteEngine {
         promises.durable = true;
         promises.memo = true;
         promises.retention = true;
+        promises.stamp = true;
         promises
     }
 
@@ -272,6 +274,17 @@ impl Engine for SqliteEngine {
         store
             .run(doing, move |store, connection| {
                 memo::read(connection, &store.boot, name.as_str())
+            })
+            .await
+    }
+
+    async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        let store = self.store_in_place().await?;
+        let doing = Doing("stamp", Some(name));
+        let name = name.clone();
+        store
+            .run(doing, move |store, connection| {
+                stamp::stamp(store, connection, name.as_str())
             })
             .await
     }

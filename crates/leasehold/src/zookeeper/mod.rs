@@ -27,6 +27,7 @@ mod queue;
 mod record;
 mod renewal;
 mod session;
+mod stamp;
 mod standing;
 mod wire;
 mod words;
@@ -47,7 +48,7 @@ use self::session::Session;
 use self::wire::{Mode, Request};
 use crate::clock::boot_time;
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Memo, Noted, Owner, Reading, Renewal, Standing,
+    Cause, ClaimRef, Engine, Lease, LeaseId, Mark, Memo, Noted, Owner, Reading, Renewal, Standing,
     Ticket, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -176,6 +177,7 @@ impl Engine for ZookeeperEngine {
             fence: Grade::Ordered,
             durable: true,
             memo: true,
+            stamp: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -318,6 +320,10 @@ impl Engine for ZookeeperEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        stamp::stamp(self, name).await
     }
 }
 

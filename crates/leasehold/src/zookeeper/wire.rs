@@ -28,6 +28,10 @@ pub(super) struct Stat {
     pub(super) owner: i64,
     /// How often its data was written since then.
     pub(super) version: i32,
+    /// How often its children came and went since then.
+    pub(super) child_changes: i32,
+    /// The transaction that made or deleted the last of them.
+    pub(super) pzxid: i64,
 }
 
 /// How a node is made.
@@ -361,14 +365,16 @@ impl Body<'_> {
         let (czxid, _mzxid, ctime, _mtime) =
             (self.long()?, self.long()?, self.long()?, self.long()?);
         let version = self.number()?;
-        let _versions: [u8; 8] = self.take()?;
+        let (child_changes, _acl_version) = (self.number()?, self.number()?);
         let owner = self.long()?;
-        let _rest: [u8; 16] = self.take()?;
+        let (_length, _children, pzxid) = (self.number()?, self.number()?, self.long()?);
         Ok(Stat {
             czxid,
             ctime,
             owner,
             version,
+            child_changes,
+            pzxid,
         })
     }
 

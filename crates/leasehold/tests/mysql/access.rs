@@ -34,6 +34,46 @@ async fn a_user_without_the_right_to_make_tables_needs_somebody_who_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_not_ours_or_may_not_be_used_costs_memos_and_no_locks() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let keeps_memos = async |url: &str, options: &str| {
+        let one = session(url, options).await;
+        let guard = lock(&one, "a").await;
+        let written = guard.write_memo("x").await;
+        guard.release().await.unwrap();
+        if let Err(error) = &written {
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        }
+        let read = one.memo("a").await;
+        assert_eq!(read.is_ok(), written.is_ok());
+        written.is_ok()
+    };
+    // An application's own, where there are no locks yet, and where there are.
+    server.sql("create table theirs_memo (id bigint, body text)");
+    assert!(!keeps_memos(&server.url(), "schema=theirs").await);
+    assert!(!keeps_memos(&server.url(), "schema=theirs").await);
+    // Tables of an older leasehold.
+    assert!(keeps_memos(&server.url(), "schema=old").await);
+    server.sql("drop table old_memo");
+    assert!(keeps_memos(&server.url(), "schema=old").await);
+    // Its rights were granted before there were memos.
+    server.sql("drop table old_memo; create user app@'127.0.0.1'");
+    for table in ["meta", "session", "claim", "eviction"] {
+        server.sql(&format!(
+            "grant select, insert, update, delete on shop.old_{table} to app@'127.0.0.1'"
+        ));
+    }
+    assert!(!keeps_memos(&server.url_as("app"), "schema=old").await);
+    assert!(keeps_memos(&server.url(), "schema=old").await);
+    server.sql("grant select on shop.old_memo to app@'127.0.0.1'");
+    assert!(!keeps_memos(&server.url_as("app"), "schema=old").await);
+    server.sql("grant insert, update on shop.old_memo to app@'127.0.0.1'");
+    assert!(keeps_memos(&server.url_as("app"), "schema=old").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_or_database_or_server_is_named() {
     let Some((_folder, server)) = mysql(&[]) else {
         return;

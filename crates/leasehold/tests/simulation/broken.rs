@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::engine::{
-    Cause, ClaimRef, Engine, Finding, Inspect, Lease, LeaseId, Memo, Noted, Owner, Promises, Queue,
-    Reading, Renewal, Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Finding, Inspect, Lease, LeaseId, Mark, Memo, Noted, Owner, Promises,
+    Queue, Reading, Renewal, Standing, Ticket, Watch, Withdrawn,
 };
 use leasehold::{Memory, Name, Result, Token};
 
@@ -179,6 +179,10 @@ impl Engine for Broken {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         self.store.read_memo(name).await
+    }
+
+    async fn stamp(&self, lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        self.store.stamp(lease, name).await
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::engine::{
-    Cause, ClaimRef, Engine, Finding, Inspect, Lease, Memo, Noted, Owner, Promises, Queue, Reading,
-    Renewal, Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Finding, Inspect, Lease, Mark, Memo, Noted, Owner, Promises, Queue,
+    Reading, Renewal, Standing, Ticket, Watch, Withdrawn,
 };
 use leasehold::{Effect, Error, ErrorKind, Name, Result};
 use tokio::sync::oneshot;
@@ -319,6 +319,15 @@ impl Engine for Faulty {
         self.send("read_memo", move |store| {
             let name = name.clone();
             async move { store.read_memo(&name).await }
+        })
+        .await
+    }
+
+    async fn stamp(&self, lease: &Lease, name: &Name) -> Result<Option<Mark>> {
+        let (lease, name) = (*lease, name.clone());
+        self.send("stamp", move |store| {
+            let name = name.clone();
+            async move { store.stamp(&lease, &name).await }
         })
         .await
     }

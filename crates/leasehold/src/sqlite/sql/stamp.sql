@@ -1,0 +1,2 @@
+-- ?1 name.
+select mark from stamp where name = ?1
