@@ -1,6 +1,8 @@
 //! One request and its answer, through the gate.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Either, Full, channel};
@@ -9,7 +11,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use leasehold::fence::Ending;
@@ -17,6 +19,8 @@ use leasehold::http::{Pass, Porter, SIGNATURE};
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::connector::Connector;
+use super::line::Trace;
 use super::to_the_end::ToTheEnd;
 use super::upload::{Upload, Watch};
 use crate::exit::Failure;
@@ -28,7 +32,8 @@ const SMALL: u64 = 64 * 1024;
 const PARTS: usize = 8;
 /// A service that does not take a connection within this time is not there.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// The least that a client gets to read some of its answer.
+/// The least that a client gets to read some of its answer, and the service to
+/// read some of a request.
 const READS_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) type Answer = Response<Either<Full<Bytes>, channel::Channel<Bytes, hyper::Error>>>;
@@ -49,7 +54,7 @@ const OF_THE_CONNECTION: [HeaderName; 7] = [
 pub(super) struct Upstream {
     authority: Authority,
     host: HeaderValue,
-    client: Client<HttpConnector, Upload>,
+    client: Client<Connector, Upload>,
     porter: Porter,
     drain_max: Duration,
 }
@@ -58,11 +63,10 @@ impl Upstream {
     pub(super) fn new(uri: &Uri, porter: Porter, drain_max: Duration) -> Result<Self, Failure> {
         let unfit = || Failure::usage("--upstream: not a host");
         let authority = uri.authority().cloned().ok_or_else(unfit)?;
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
         // Before the request's own time is over: then it is known that nothing
         // was sent, and nobody has to wait for it.
-        connector.set_connect_timeout(Some(CONNECT_WITHIN.min(drain_max / 2)));
+        let within = CONNECT_WITHIN.min(drain_max / 2);
+        let connector = Connector::new(within, drain_max.max(READS_WITHIN));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .build(connector);
@@ -97,8 +101,14 @@ impl Upstream {
             return problem(StatusCode::BAD_REQUEST, "not a request", &error.to_string());
         }
         let (body, upload) = Upload::watched(body);
-        let under_way = UnderWay { upload, pass };
-        let sent = self.client.request(Request::from_parts(parts, body));
+        let mut request = Request::from_parts(parts, body);
+        let trace = Trace::new(capture_connection(&mut request));
+        let under_way = UnderWay {
+            upload,
+            trace,
+            pass,
+        };
+        let sent = self.client.request(request);
         let until = Instant::now() + self.drain_max;
         // The request is seen to its end also if the client goes away.
         ToTheEnd::new(see_through(sent, under_way, until)).await
@@ -140,6 +150,7 @@ impl Upstream {
 struct UnderWay {
     /// First, so that nothing more goes on when the pass is over.
     upload: Watch,
+    trace: Trace,
     pass: Pass,
 }
 
@@ -157,13 +168,25 @@ impl UnderWay {
 
     fn end(self, ending: Ending) {
         drop(self.upload);
+        match ending {
+            Ending::Answered => self.trace.settle(),
+            Ending::NotSent | Ending::Unknown => drop(self.trace),
+        }
         self.pass.end(ending);
     }
 }
 
 /// Waits for the answer and says at the door how the request ended.
-async fn see_through(sent: ResponseFuture, under_way: UnderWay, until: Instant) -> Answer {
-    let response = match tokio::time::timeout_at(until, sent).await {
+async fn see_through(mut sent: ResponseFuture, mut under_way: UnderWay, until: Instant) -> Answer {
+    let trace = &mut under_way.trace;
+    let followed = poll_fn(move |context| {
+        let polled = Pin::new(&mut sent).poll(context);
+        if polled.is_pending() {
+            trace.follow();
+        }
+        polled
+    });
+    let response = match tokio::time::timeout_at(until, followed).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             let is_sent = !error.is_connect();

@@ -1,7 +1,9 @@
 //! `leasehold gate`: a reverse proxy that lets only the newest holder through to
 //! a service that cannot check fences itself.
 
+mod connector;
 mod exchange;
+mod line;
 mod open_files;
 mod patient;
 mod resource;

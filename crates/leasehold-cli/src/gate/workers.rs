@@ -55,6 +55,9 @@ impl Workers {
             let name = format!("leasehold-gate-{number}");
             let work = move || {
                 runtime.block_on(serve(&upstream, arrivals));
+                // Connections that are idle are closed before the process ends,
+                // which would reset them.
+                runtime.shutdown_background();
                 _ = ended.send(());
             };
             let spawned = thread::Builder::new().name(name).spawn(work);

@@ -3,6 +3,7 @@
 mod faults;
 mod holders;
 mod input;
+mod leftovers;
 mod passing;
 mod upstream;
 

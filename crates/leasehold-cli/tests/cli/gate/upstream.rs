@@ -24,6 +24,12 @@ struct State {
     seen: usize,
     /// Requests that broke off before their end.
     broken: usize,
+    /// How much of the last body came with its head.
+    taken: usize,
+    /// Connections that were reset while a request waited to be read.
+    reset: usize,
+    /// Bodies of requests to paths with `stall` are not read while this is set.
+    stalls: bool,
     /// Requests to paths with `hold` wait while this is set, and answers to
     /// those with `half` stop in the middle.
     holds: bool,
@@ -38,10 +44,31 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    /// One whose connections take little of what is not read.
+    pub(crate) fn with_small_buffers() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build();
+        let runtime = runtime.unwrap();
+        let _inside = runtime.enter();
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(8 * 1024).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(16).unwrap().into_std().unwrap();
+        listener.set_nonblocking(false).unwrap();
+        Self::listen(listener)
+    }
+
+    fn listen(listener: TcpListener) -> Self {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
-        shared.state.lock().unwrap().holds = true;
+        let mut state = shared.state.lock().unwrap();
+        state.holds = true;
+        state.stalls = true;
+        drop(state);
         let upstream = Self {
             address,
             shared: shared.clone(),
@@ -64,6 +91,54 @@ impl Upstream {
     pub(crate) fn release(&self) {
         self.shared.state.lock().unwrap().holds = false;
         self.shared.changed.notify_all();
+    }
+
+    /// Lets the bodies be read that have not been.
+    pub(crate) fn read_on(&self) {
+        self.shared.state.lock().unwrap().stalls = false;
+        self.shared.changed.notify_all();
+    }
+
+    /// How many connections were reset while a request waited to be read.
+    pub(crate) fn reset(&self) -> usize {
+        self.shared.state.lock().unwrap().reset
+    }
+
+    /// How much of a body is on its way or was taken with its head. The kernel
+    /// knows of each connection what has not been read and not been taken.
+    pub(crate) fn on_its_way(&self) -> usize {
+        let sockets = self.sockets();
+        let waiting = sockets.iter().map(|socket| socket.waiting);
+        self.shared.state.lock().unwrap().taken + waiting.sum::<usize>()
+    }
+
+    /// Whether the gate has a connection here that it has not closed.
+    pub(crate) fn is_connected(&self) -> bool {
+        let sockets = self.sockets();
+        let mut of_gate = sockets.iter().filter(|socket| !socket.is_ours);
+        of_gate.any(|socket| socket.is_established)
+    }
+
+    /// Both ends of all connections.
+    fn sockets(&self) -> Vec<Socket> {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let port = format!(":{:04X}", self.address.port());
+        let sockets = table.lines().skip(1).filter_map(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let (ours, theirs) = (words.next()?, words.next()?);
+            let (state, queues) = (words.next()?, words.next()?);
+            let (unsent, unread) = queues.split_once(':')?;
+            let is_ours = ours.ends_with(&port);
+            let waiting = if is_ours { unread } else { unsent };
+            // 0A is a socket that listens.
+            let is_it = (is_ours && state != "0A") || theirs.ends_with(&port);
+            is_it.then(|| Socket {
+                is_ours,
+                is_established: state == "01",
+                waiting: usize::from_str_radix(waiting, 16).unwrap(),
+            })
+        });
+        sockets.collect()
     }
 
     pub(crate) fn seen(&self) -> usize {
@@ -90,7 +165,27 @@ impl Upstream {
     }
 }
 
+/// One end of a connection between the gate and us.
+struct Socket {
+    is_ours: bool,
+    is_established: bool,
+    /// Bytes towards us.
+    waiting: usize,
+}
+
 impl Shared {
+    /// Waits to be told to read, and takes note of a reset.
+    fn stall(&self, stream: &TcpStream) {
+        let mut state = self.state.lock().unwrap();
+        while state.stalls {
+            if stream.take_error().unwrap().is_some() {
+                state.reset += 1;
+            }
+            let tick = Duration::from_millis(5);
+            state = self.changed.wait_timeout(state, tick).unwrap().0;
+        }
+    }
+
     /// Waits to be released.
     fn wait(&self) {
         let mut state = self.state.lock().unwrap();
@@ -124,13 +219,23 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
         }
         let mut state = shared.state.lock().unwrap();
         state.seen += 1;
+        state.taken = reader.buffer().len();
         drop(state);
         if path.contains("early") {
             // It answers before it has read all, a long answer only in part, and
             // goes on.
             let size = if path.contains("large") { 300_000 } else { 2 };
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\nok");
+            let mut last = "";
+            if path.contains("close") {
+                // It answers when it is told to, and no more after that.
+                shared.wait();
+                last = "Connection: close\r\n";
+            }
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n{last}\r\nok");
             stream.write_all(answer.as_bytes()).ok()?;
+        }
+        if path.contains("stall") {
+            shared.stall(&stream);
         }
         let mut body = vec![0; length];
         if reader.read_exact(&mut body).is_err() {
