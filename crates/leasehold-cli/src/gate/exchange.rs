@@ -223,13 +223,16 @@ async fn see_through(mut sent: ResponseFuture, mut under_way: UnderWay, until: I
 }
 
 /// Whether the end of this answer is the end of the work: not if another proxy
-/// has given up on the service, and not if an answer that broke off would look
-/// the same.
+/// may have given up on the service, and not if an answer that broke off would
+/// look the same.
 fn is_final(parts: &hyper::http::response::Parts, body: &Incoming) -> bool {
-    let has_given_up = [StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT];
+    // Most proxies say 502 or 504. Envoy and Varnish say 503 also when they had
+    // sent the request, and Cloudflare has numbers of its own. A service that
+    // says 503 by itself costs its next holder a wait, which does no harm.
+    let has_given_up = matches!(parts.status.as_u16(), 502..=504 | 520..=530);
     let has_end =
         body.size_hint().exact().is_some() || parts.headers.contains_key(header::TRANSFER_ENCODING);
-    has_end && !has_given_up.contains(&parts.status)
+    has_end && !has_given_up
 }
 
 /// Passes a long answer on, part by part. It is read to its end also if nobody

@@ -276,8 +276,20 @@ fn an_upload_does_not_go_on_beside_an_answer_that_does_not_end() {
 fn an_answer_of_a_proxy_that_gave_up_is_no_end() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, FOR_EVER);
-    assert_eq!(gate.ask("/r/1/gave-up", 7).status, 504);
-    assert_eq!(gate.ask("/r/1", 8).status, 503);
+    for status in [502, 503, 504, 520, 524, 530] {
+        let resource = format!("/r/{status}");
+        let gave_up = gate.ask(&format!("{resource}/gave-up/{status}"), 7);
+        assert_eq!(gave_up.status, status);
+        let next = gate.ask(&resource, 8);
+        assert_eq!(next.status, 503, "after {status}: {next:?}");
+    }
+    // These are the service's own words.
+    for status in [204, 404, 500, 501] {
+        let resource = format!("/r/{status}");
+        let answered = gate.ask(&format!("{resource}/gave-up/{status}"), 7);
+        assert_eq!(answered.status, status);
+        assert_eq!(gate.ask(&resource, 8).status, 200, "after {status}");
+    }
 }
 
 #[test]

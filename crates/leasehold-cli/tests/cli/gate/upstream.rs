@@ -264,7 +264,8 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
         }
         if path.contains("gave-up") {
             // A proxy that did not wait for the service.
-            let answer = "HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n";
+            let status = path.rsplit('/').next()?;
+            let answer = format!("HTTP/1.1 {status} Gave Up\r\nContent-Length: 0\r\n\r\n");
             stream.write_all(answer.as_bytes()).ok()?;
             continue;
         }
