@@ -41,8 +41,8 @@ use workers::{Arrival, Workers};
 /// newer holder wait until those of older ones are answered; older ones are
 /// refused with 409 from then on. A request whose answer nobody saw counts as
 /// under way for --drain-max, which must be longer than a request ever takes in
-/// the service, its queues included. After a restart nobody passes for that long
-/// to a resource that the gate knows.
+/// the service, its queues included. After each start nobody passes for that
+/// long: what an earlier gate has let in may still be under way.
 ///
 /// A fence is believed if it is signed (--key; `leasehold fence headers` signs)
 /// or, without a key, if the store says at its first sight that the lock of the
@@ -60,9 +60,14 @@ pub(crate) struct GateArgs {
     /// Where the marks are kept: a file that only one gate may use
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
-    /// Create the file, for the first time; there must be none
+    /// Create the file, for the first time; there must be none. If one was
+    /// lost, its marks are: only when no stale holder can be left
     #[arg(long)]
     new_state: bool,
+    /// No gate ran here before, so nothing is under way: do not wait for
+    /// --drain-max at the start
+    #[arg(long, requires = "new_state")]
+    first_start: bool,
     /// No request acts for longer than this after it was sent to the service
     #[arg(long, value_name = "DUR", default_value = "30s", value_parser = bounded)]
     drain_max: Duration,
@@ -130,10 +135,18 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
         Doors::create(&args.state)?;
     } else if !args.state.exists() {
         let state = args.state.display();
-        let why = format!("there is no state {state}: if it was never there, add --new-state once");
+        let why = format!(
+            "there is no state {state}: add --new-state once, if it was never there or no \
+             stale holder can be left"
+        );
         return Err(Failure::new(exit::CONFIG, why));
     }
-    let doors = Arc::new(Doors::open(&args.state, args.drain_max)?);
+    let doors = if args.first_start {
+        Doors::open_first(&args.state, args.drain_max)?
+    } else {
+        Doors::open(&args.state, args.drain_max)?
+    };
+    let doors = Arc::new(doors);
     let patience = args.patience.unwrap_or(args.drain_max * 2);
     let mut porter = Porter::new(doors, trust).patience(patience);
     if !args.resource.is_empty() {

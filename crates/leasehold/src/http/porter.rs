@@ -168,7 +168,7 @@ impl Porter {
 
 /// Older requests are still under way.
 fn come_again(patience: Duration) -> Response<String> {
-    let why = "requests of an earlier holder are still under way, or the disk is slow";
+    let why = "requests of an earlier holder, or from before a start, may be under way; or the disk is slow";
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "cannot pass yet", why);
     let mut response = problem.response();
     let seconds = HeaderValue::from(patience.as_secs().max(1));
