@@ -23,6 +23,7 @@ use super::connector::Connector;
 use super::line::Trace;
 use super::to_the_end::ToTheEnd;
 use super::upload::{Upload, Watch};
+use super::workers::Place;
 use crate::exit::Failure;
 
 /// An answer up to this size is taken in before it is passed on: then the
@@ -60,7 +61,13 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(uri: &Uri, porter: Porter, drain_max: Duration) -> Result<Self, Failure> {
+    /// At most so many connections stay open for requests to come.
+    pub(super) fn new(
+        uri: &Uri,
+        porter: Porter,
+        drain_max: Duration,
+        idle: usize,
+    ) -> Result<Self, Failure> {
         let unfit = || Failure::usage("--upstream: not a host");
         let authority = uri.authority().cloned().ok_or_else(unfit)?;
         // Before the request's own time is over: then it is known that nothing
@@ -69,6 +76,7 @@ impl Upstream {
         let connector = Connector::new(within, drain_max.max(READS_WITHIN));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(idle)
             .build(connector);
         Ok(Self {
             host: HeaderValue::from_str(authority.as_str()).map_err(|_| unfit())?,
@@ -85,7 +93,12 @@ impl Upstream {
     }
 
     /// Answers a request: with the service's answer if it may pass.
-    pub(super) async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answer {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+        place: Place,
+    ) -> Answer {
         let (mut parts, body) = request.into_parts();
         if parts.method == Method::CONNECT || parts.headers.contains_key(header::UPGRADE) {
             let why = "a connection that is handed over cannot be fenced";
@@ -107,6 +120,7 @@ impl Upstream {
             upload,
             trace,
             pass,
+            place,
         };
         let sent = self.client.request(request);
         let until = Instant::now() + self.drain_max;
@@ -152,6 +166,7 @@ struct UnderWay {
     upload: Watch,
     trace: Trace,
     pass: Pass,
+    place: Place,
 }
 
 impl UnderWay {
@@ -246,6 +261,8 @@ async fn stream(
     is_final: bool,
     until: Instant,
 ) {
+    // As long as there is a connection to the service.
+    let _place = under_way.place.clone();
     let passed = {
         let mut passing = std::pin::pin!(pass_on(&mut body, &mut sender, until));
         match tokio::time::timeout_at(until, &mut passing).await {

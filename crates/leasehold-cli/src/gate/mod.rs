@@ -81,8 +81,8 @@ pub(crate) struct GateArgs {
     /// The key that fences are signed with
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// How many connections may be open; more than that wait. Each takes two
-    /// open files: fewer are served if the system allows fewer
+    /// How many clients are served at a time; more than that wait. Each takes
+    /// up to three open files: fewer are served if the system allows fewer
     #[arg(long, value_name = "N", default_value = "10000",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
@@ -152,8 +152,12 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
     if !args.resource.is_empty() {
         porter = porter.resource(move |parts| resources.of(parts.uri.path()));
     }
+    let (wanted, threads) = (args.max_connections, workers::count());
+    let allowed = open_files::connections(threads);
+    let places = wanted.min(allowed) as usize;
+    let idle = (places / threads).max(1);
     let mut workers =
-        Workers::start(|| Upstream::new(&args.upstream, porter.clone(), args.drain_max))?;
+        Workers::start(|| Upstream::new(&args.upstream, porter.clone(), args.drain_max, idle))?;
     let mut signals = Signals::catch()?;
     let listener = TcpListener::bind(args.listen).await;
     let cannot = |error| {
@@ -166,12 +170,11 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
     let address = listener.local_addr().map_err(cannot)?;
     console.say(&format!("listening on http://{address}"));
     console.event(&json!({ "event": "listening", "address": address.to_string() }));
-    let (wanted, allowed) = (args.max_connections, open_files::connections());
     if allowed < wanted {
         let why = "the system does not allow more open files (ulimit -n)";
         console.say(&format!("at most {allowed} connections: {why}"));
     }
-    let room = Arc::new(Semaphore::new(wanted.min(allowed) as usize));
+    let room = Arc::new(Semaphore::new(places));
     let mut is_told = false;
     loop {
         let accepted = tokio::select! {
@@ -201,9 +204,13 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
 
 /// Waits until there is room for one more connection, and for that connection.
 async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> std::io::Result<Arrival> {
-    let room = room.clone().acquire_owned().await;
-    let room = room.map_err(std::io::Error::other)?;
+    let place = room.clone().acquire_owned().await;
+    let place = Arc::new(place.map_err(std::io::Error::other)?);
     let (stream, peer) = listener.accept().await?;
     let stream = stream.into_std()?;
-    Ok(Arrival { stream, peer, room })
+    Ok(Arrival {
+        stream,
+        peer,
+        place,
+    })
 }

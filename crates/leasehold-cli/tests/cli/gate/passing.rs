@@ -293,6 +293,27 @@ fn an_answer_of_a_proxy_that_gave_up_is_no_end() {
 }
 
 #[test]
+fn clients_that_hang_up_keep_their_places_while_the_service_works_for_them() {
+    const CLIENTS: u64 = 30;
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &["--max-connections", "2"]);
+    std::thread::scope(|scope| {
+        for number in 1..=CLIENTS {
+            let (gate, upstream) = (&gate, &upstream);
+            scope.spawn(move || {
+                let path = format!("/r/{number}/slow");
+                let mut stream = gate.connect();
+                stream.write_all(head(&path, 7, "").as_bytes()).unwrap();
+                let path = format!("{path} ");
+                until("the request", || upstream.has_seen(&path).then_some(()));
+            });
+        }
+    });
+    let most = upstream.most_at_once();
+    assert!(most <= 2, "{most} at once");
+}
+
+#[test]
 fn more_connections_than_allowed_wait_until_one_ends() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &["--max-connections", "2"]);

@@ -22,8 +22,13 @@ struct State {
     acted: Vec<(String, Fence)>,
     /// Requests that have come, acted on or not.
     seen: usize,
+    /// Requests that are being worked on, and the most that there were at once.
+    working: usize,
+    most: usize,
     /// Requests that broke off before their end.
     broken: usize,
+    /// The heads of all requests.
+    heads: String,
     /// How much of the last body came with its head.
     taken: usize,
     /// Connections that were reset while a request waited to be read.
@@ -145,6 +150,16 @@ impl Upstream {
         self.shared.state.lock().unwrap().seen
     }
 
+    /// The paths that have been acted on or are being worked on.
+    pub(crate) fn has_seen(&self, path: &str) -> bool {
+        self.shared.state.lock().unwrap().heads.contains(path)
+    }
+
+    /// How many requests there were at once.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.shared.state.lock().unwrap().most
+    }
+
     /// How many requests broke off in the middle of their body.
     pub(crate) fn broken(&self) -> usize {
         self.shared.state.lock().unwrap().broken
@@ -204,9 +219,11 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
         let mut line = String::new();
         reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
         let path = line.split(' ').nth(1)?.to_owned();
+        let mut head = line;
         loop {
             let mut line = String::new();
             reader.read_line(&mut line).ok()?;
+            head.push_str(&line);
             let Some((name, value)) = line.trim_end().split_once(": ") else {
                 break;
             };
@@ -219,6 +236,9 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
         }
         let mut state = shared.state.lock().unwrap();
         state.seen += 1;
+        state.heads.push_str(&head);
+        state.working += 1;
+        state.most = state.most.max(state.working);
         state.taken = reader.buffer().len();
         drop(state);
         if path.contains("early") {
@@ -258,6 +278,7 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
         }
         let mut state = shared.state.lock().unwrap();
         state.acted.push((path.clone(), fence?));
+        state.working -= 1;
         drop(state);
         if path.contains("early") {
             continue;
