@@ -15,7 +15,7 @@ use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use leasehold::fence::Ending;
-use leasehold::http::{Pass, Porter, SIGNATURE};
+use leasehold::http::{FENCE, Pass, Porter, SIGNATURE};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -39,6 +39,9 @@ const READS_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) type Answer = Response<Either<Full<Bytes>, channel::Channel<Bytes, hyper::Error>>>;
 
+/// What the service gets in place of the fence where that is the proof.
+const TOKEN: HeaderName = HeaderName::from_static("leasehold-token");
+
 /// These are about one connection, not about the request.
 const OF_THE_CONNECTION: [HeaderName; 7] = [
     header::CONNECTION,
@@ -57,6 +60,7 @@ pub(super) struct Upstream {
     host: HeaderValue,
     client: Client<Connector, Upload>,
     porter: Porter,
+    hides_fences: bool,
     drain_max: Duration,
 }
 
@@ -83,8 +87,16 @@ impl Upstream {
             authority,
             client,
             porter,
+            hides_fences: false,
             drain_max,
         })
+    }
+
+    /// Tells the service only the token of a fence: for a porter to whom the
+    /// whole fence is the proof.
+    pub(super) fn hiding_fences(mut self, hides_fences: bool) -> Self {
+        self.hides_fences = hides_fences;
+        self
     }
 
     /// How long a client may take nothing of its answer.
@@ -108,6 +120,11 @@ impl Upstream {
             Ok(pass) => pass,
             Err(answer) => return answer.map(|text| Either::Left(text.into())),
         };
+        if self.hides_fences {
+            parts.headers.remove(FENCE);
+            let token = HeaderValue::from(pass.fence().token.get());
+            parts.headers.insert(TOKEN, token);
+        }
         let is_chunked = body.size_hint().exact().is_none();
         if let Err(error) = self.readdress(&mut parts, peer, is_chunked) {
             pass.end(Ending::NotSent);

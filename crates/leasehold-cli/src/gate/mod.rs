@@ -46,7 +46,8 @@ use workers::{Arrival, Workers};
 ///
 /// A fence is believed if it is signed (--key; `leasehold fence headers` signs)
 /// or, without a key, if the store says at its first sight that the lock of the
-/// resource's name is held under it (--confirm).
+/// resource's name is held under it (--confirm). In the latter case the service
+/// gets the token only (Leasehold-Token).
 #[derive(Debug, Args)]
 #[command(after_help = exit::TABLE)]
 #[command(group = ArgGroup::new("trust").required(true).args(["key", "confirm"]))]
@@ -156,8 +157,10 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
     let allowed = open_files::connections(threads);
     let places = wanted.min(allowed) as usize;
     let idle = (places / threads).max(1);
-    let mut workers =
-        Workers::start(|| Upstream::new(&args.upstream, porter.clone(), args.drain_max, idle))?;
+    let mut workers = Workers::start(|| {
+        let upstream = Upstream::new(&args.upstream, porter.clone(), args.drain_max, idle)?;
+        Ok(upstream.hiding_fences(args.confirm))
+    })?;
     let mut signals = Signals::catch()?;
     let listener = TcpListener::bind(args.listen).await;
     let cannot = |error| {

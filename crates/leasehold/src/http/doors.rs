@@ -211,6 +211,11 @@ pub struct Pass {
 }
 
 impl Pass {
+    /// Whose request it is.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
     /// Says how the request ended.
     pub fn end(mut self, ending: Ending) {
         self.ending = Some(ending);

@@ -21,8 +21,9 @@ type FindResource = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 /// all others out.
 #[derive(Debug, Clone)]
 pub enum Trust {
-    /// Holders sign their fences with this key, for each request. Whoever has
-    /// the key is trusted with all resources.
+    /// Holders sign their fences with this key. Whoever has the key is trusted
+    /// with all resources; whoever reads a request on its way can repeat it
+    /// until a newer holder comes.
     Key(FenceKey),
     /// At its first sight the lock of the resource's name must be held under
     /// that fence in this store. After that the fence itself is the proof, so

@@ -150,9 +150,9 @@ impl Upstream {
         self.shared.state.lock().unwrap().seen
     }
 
-    /// The paths that have been acted on or are being worked on.
-    pub(crate) fn has_seen(&self, path: &str) -> bool {
-        self.shared.state.lock().unwrap().heads.contains(path)
+    /// Whether the head of a request had this in it.
+    pub(crate) fn has_seen(&self, text: &str) -> bool {
+        self.shared.state.lock().unwrap().heads.contains(text)
     }
 
     /// How many requests there were at once.
@@ -229,6 +229,8 @@ fn serve(stream: TcpStream, shared: &Shared) -> Option<()> {
             };
             match &*name.to_lowercase() {
                 "leasehold-fence" => fence = value.parse().ok(),
+                // All that there is where the fence is the proof.
+                "leasehold-token" => fence = Some(super::fence(value.parse().ok()?)),
                 "leasehold-signature" => panic!("the proof went on to the service"),
                 "content-length" => length = value.parse().ok()?,
                 _ => {}
