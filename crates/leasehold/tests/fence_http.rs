@@ -31,7 +31,7 @@ fn stage() -> Stage {
     let hour = Duration::from_secs(3600);
     let state = folder.path().join("marks");
     Doors::create(&state).unwrap();
-    let doors = Arc::new(Doors::open(&state, hour).unwrap());
+    let doors = Arc::new(Doors::open_first(&state, hour).unwrap());
     let key = FenceKey::new(KEY).unwrap();
     let porter = Porter::new(doors.clone(), Trust::Key(key)).patience(Duration::from_millis(300));
     Stage {

@@ -1,6 +1,8 @@
 //! One request and its answer, through the gate.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Either, Full, channel};
@@ -9,16 +11,19 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use leasehold::fence::Ending;
-use leasehold::http::{Pass, Porter, SIGNATURE};
+use leasehold::http::{FENCE, Pass, Porter, SIGNATURE};
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::connector::Connector;
+use super::line::Trace;
 use super::to_the_end::ToTheEnd;
 use super::upload::{Upload, Watch};
+use super::workers::Place;
 use crate::exit::Failure;
 
 /// An answer up to this size is taken in before it is passed on: then the
@@ -28,10 +33,14 @@ const SMALL: u64 = 64 * 1024;
 const PARTS: usize = 8;
 /// A service that does not take a connection within this time is not there.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// The least that a client gets to read some of its answer.
+/// The least that a client gets to read some of its answer, and the service to
+/// read some of a request.
 const READS_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) type Answer = Response<Either<Full<Bytes>, channel::Channel<Bytes, hyper::Error>>>;
+
+/// What the service gets in place of the fence where that is the proof.
+const TOKEN: HeaderName = HeaderName::from_static("leasehold-token");
 
 /// These are about one connection, not about the request.
 const OF_THE_CONNECTION: [HeaderName; 7] = [
@@ -49,30 +58,45 @@ const OF_THE_CONNECTION: [HeaderName; 7] = [
 pub(super) struct Upstream {
     authority: Authority,
     host: HeaderValue,
-    client: Client<HttpConnector, Upload>,
+    client: Client<Connector, Upload>,
     porter: Porter,
+    hides_fences: bool,
     drain_max: Duration,
 }
 
 impl Upstream {
-    pub(super) fn new(uri: &Uri, porter: Porter, drain_max: Duration) -> Result<Self, Failure> {
+    /// At most so many connections stay open for requests to come.
+    pub(super) fn new(
+        uri: &Uri,
+        porter: Porter,
+        drain_max: Duration,
+        idle: usize,
+    ) -> Result<Self, Failure> {
         let unfit = || Failure::usage("--upstream: not a host");
         let authority = uri.authority().cloned().ok_or_else(unfit)?;
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
         // Before the request's own time is over: then it is known that nothing
         // was sent, and nobody has to wait for it.
-        connector.set_connect_timeout(Some(CONNECT_WITHIN.min(drain_max / 2)));
+        let within = CONNECT_WITHIN.min(drain_max / 2);
+        let connector = Connector::new(within, drain_max.max(READS_WITHIN));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(idle)
             .build(connector);
         Ok(Self {
             host: HeaderValue::from_str(authority.as_str()).map_err(|_| unfit())?,
             authority,
             client,
             porter,
+            hides_fences: false,
             drain_max,
         })
+    }
+
+    /// Tells the service only the token of a fence: for a porter to whom the
+    /// whole fence is the proof.
+    pub(super) fn hiding_fences(mut self, hides_fences: bool) -> Self {
+        self.hides_fences = hides_fences;
+        self
     }
 
     /// How long a client may take nothing of its answer.
@@ -81,7 +105,12 @@ impl Upstream {
     }
 
     /// Answers a request: with the service's answer if it may pass.
-    pub(super) async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answer {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+        place: Place,
+    ) -> Answer {
         let (mut parts, body) = request.into_parts();
         if parts.method == Method::CONNECT || parts.headers.contains_key(header::UPGRADE) {
             let why = "a connection that is handed over cannot be fenced";
@@ -91,14 +120,26 @@ impl Upstream {
             Ok(pass) => pass,
             Err(answer) => return answer.map(|text| Either::Left(text.into())),
         };
+        if self.hides_fences {
+            parts.headers.remove(FENCE);
+            let token = HeaderValue::from(pass.fence().token.get());
+            parts.headers.insert(TOKEN, token);
+        }
         let is_chunked = body.size_hint().exact().is_none();
         if let Err(error) = self.readdress(&mut parts, peer, is_chunked) {
             pass.end(Ending::NotSent);
             return problem(StatusCode::BAD_REQUEST, "not a request", &error.to_string());
         }
         let (body, upload) = Upload::watched(body);
-        let under_way = UnderWay { upload, pass };
-        let sent = self.client.request(Request::from_parts(parts, body));
+        let mut request = Request::from_parts(parts, body);
+        let trace = Trace::new(capture_connection(&mut request));
+        let under_way = UnderWay {
+            upload,
+            trace,
+            pass,
+            place,
+        };
+        let sent = self.client.request(request);
         let until = Instant::now() + self.drain_max;
         // The request is seen to its end also if the client goes away.
         ToTheEnd::new(see_through(sent, under_way, until)).await
@@ -140,7 +181,9 @@ impl Upstream {
 struct UnderWay {
     /// First, so that nothing more goes on when the pass is over.
     upload: Watch,
+    trace: Trace,
     pass: Pass,
+    place: Place,
 }
 
 impl UnderWay {
@@ -157,13 +200,25 @@ impl UnderWay {
 
     fn end(self, ending: Ending) {
         drop(self.upload);
+        match ending {
+            Ending::Answered => self.trace.settle(),
+            Ending::NotSent | Ending::Unknown => drop(self.trace),
+        }
         self.pass.end(ending);
     }
 }
 
 /// Waits for the answer and says at the door how the request ended.
-async fn see_through(sent: ResponseFuture, under_way: UnderWay, until: Instant) -> Answer {
-    let response = match tokio::time::timeout_at(until, sent).await {
+async fn see_through(mut sent: ResponseFuture, mut under_way: UnderWay, until: Instant) -> Answer {
+    let trace = &mut under_way.trace;
+    let followed = poll_fn(move |context| {
+        let polled = Pin::new(&mut sent).poll(context);
+        if polled.is_pending() {
+            trace.follow();
+        }
+        polled
+    });
+    let response = match tokio::time::timeout_at(until, followed).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             let is_sent = !error.is_connect();
@@ -200,13 +255,16 @@ async fn see_through(sent: ResponseFuture, under_way: UnderWay, until: Instant) 
 }
 
 /// Whether the end of this answer is the end of the work: not if another proxy
-/// has given up on the service, and not if an answer that broke off would look
-/// the same.
+/// may have given up on the service, and not if an answer that broke off would
+/// look the same.
 fn is_final(parts: &hyper::http::response::Parts, body: &Incoming) -> bool {
-    let has_given_up = [StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT];
+    // Most proxies say 502 or 504. Envoy and Varnish say 503 also when they had
+    // sent the request, and Cloudflare has numbers of its own. A service that
+    // says 503 by itself costs its next holder a wait, which does no harm.
+    let has_given_up = matches!(parts.status.as_u16(), 502..=504 | 520..=530);
     let has_end =
         body.size_hint().exact().is_some() || parts.headers.contains_key(header::TRANSFER_ENCODING);
-    has_end && !has_given_up.contains(&parts.status)
+    has_end && !has_given_up
 }
 
 /// Passes a long answer on, part by part. It is read to its end also if nobody
@@ -220,6 +278,8 @@ async fn stream(
     is_final: bool,
     until: Instant,
 ) {
+    // As long as there is a connection to the service.
+    let _place = under_way.place.clone();
     let passed = {
         let mut passing = std::pin::pin!(pass_on(&mut body, &mut sender, until));
         match tokio::time::timeout_at(until, &mut passing).await {

@@ -1,7 +1,9 @@
 //! `leasehold gate`: a reverse proxy that lets only the newest holder through to
 //! a service that cannot check fences itself.
 
+mod connector;
 mod exchange;
+mod line;
 mod open_files;
 mod patient;
 mod resource;
@@ -39,12 +41,13 @@ use workers::{Arrival, Workers};
 /// newer holder wait until those of older ones are answered; older ones are
 /// refused with 409 from then on. A request whose answer nobody saw counts as
 /// under way for --drain-max, which must be longer than a request ever takes in
-/// the service, its queues included. After a restart nobody passes for that long
-/// to a resource that the gate knows.
+/// the service, its queues included. After each start nobody passes for that
+/// long: what an earlier gate has let in may still be under way.
 ///
 /// A fence is believed if it is signed (--key; `leasehold fence headers` signs)
 /// or, without a key, if the store says at its first sight that the lock of the
-/// resource's name is held under it (--confirm).
+/// resource's name is held under it (--confirm). In the latter case the service
+/// gets the token only (Leasehold-Token).
 #[derive(Debug, Args)]
 #[command(after_help = exit::TABLE)]
 #[command(group = ArgGroup::new("trust").required(true).args(["key", "confirm"]))]
@@ -58,9 +61,14 @@ pub(crate) struct GateArgs {
     /// Where the marks are kept: a file that only one gate may use
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
-    /// Create the file, for the first time; there must be none
+    /// Create the file, for the first time; there must be none. If one was
+    /// lost, its marks are: only when no stale holder can be left
     #[arg(long)]
     new_state: bool,
+    /// No gate ran here before, so nothing is under way: do not wait for
+    /// --drain-max at the start
+    #[arg(long, requires = "new_state")]
+    first_start: bool,
     /// No request acts for longer than this after it was sent to the service
     #[arg(long, value_name = "DUR", default_value = "30s", value_parser = bounded)]
     drain_max: Duration,
@@ -74,8 +82,8 @@ pub(crate) struct GateArgs {
     /// The key that fences are signed with
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// How many connections may be open; more than that wait. Each takes two
-    /// open files: fewer are served if the system allows fewer
+    /// How many clients are served at a time; more than that wait. Each takes
+    /// up to three open files: fewer are served if the system allows fewer
     #[arg(long, value_name = "N", default_value = "10000",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
@@ -128,17 +136,31 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
         Doors::create(&args.state)?;
     } else if !args.state.exists() {
         let state = args.state.display();
-        let why = format!("there is no state {state}: if it was never there, add --new-state once");
+        let why = format!(
+            "there is no state {state}: add --new-state once, if it was never there or no \
+             stale holder can be left"
+        );
         return Err(Failure::new(exit::CONFIG, why));
     }
-    let doors = Arc::new(Doors::open(&args.state, args.drain_max)?);
+    let doors = if args.first_start {
+        Doors::open_first(&args.state, args.drain_max)?
+    } else {
+        Doors::open(&args.state, args.drain_max)?
+    };
+    let doors = Arc::new(doors);
     let patience = args.patience.unwrap_or(args.drain_max * 2);
     let mut porter = Porter::new(doors, trust).patience(patience);
     if !args.resource.is_empty() {
         porter = porter.resource(move |parts| resources.of(parts.uri.path()));
     }
-    let mut workers =
-        Workers::start(|| Upstream::new(&args.upstream, porter.clone(), args.drain_max))?;
+    let (wanted, threads) = (args.max_connections, workers::count());
+    let allowed = open_files::connections(threads);
+    let places = wanted.min(allowed) as usize;
+    let idle = (places / threads).max(1);
+    let mut workers = Workers::start(|| {
+        let upstream = Upstream::new(&args.upstream, porter.clone(), args.drain_max, idle)?;
+        Ok(upstream.hiding_fences(args.confirm))
+    })?;
     let mut signals = Signals::catch()?;
     let listener = TcpListener::bind(args.listen).await;
     let cannot = |error| {
@@ -151,12 +173,11 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
     let address = listener.local_addr().map_err(cannot)?;
     console.say(&format!("listening on http://{address}"));
     console.event(&json!({ "event": "listening", "address": address.to_string() }));
-    let (wanted, allowed) = (args.max_connections, open_files::connections());
     if allowed < wanted {
         let why = "the system does not allow more open files (ulimit -n)";
         console.say(&format!("at most {allowed} connections: {why}"));
     }
-    let room = Arc::new(Semaphore::new(wanted.min(allowed) as usize));
+    let room = Arc::new(Semaphore::new(places));
     let mut is_told = false;
     loop {
         let accepted = tokio::select! {
@@ -186,9 +207,13 @@ async fn serve(common: &Common, args: &GateArgs, console: Console) -> Result<u8,
 
 /// Waits until there is room for one more connection, and for that connection.
 async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> std::io::Result<Arrival> {
-    let room = room.clone().acquire_owned().await;
-    let room = room.map_err(std::io::Error::other)?;
+    let place = room.clone().acquire_owned().await;
+    let place = Arc::new(place.map_err(std::io::Error::other)?);
     let (stream, peer) = listener.accept().await?;
     let stream = stream.into_std()?;
-    Ok(Arrival { stream, peer, room })
+    Ok(Arrival {
+        stream,
+        peer,
+        place,
+    })
 }

@@ -1,16 +1,18 @@
-//! A connection to a client that may not read.
+//! A connection to somebody who may not read.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 /// A stream that breaks when nothing of what is written to it has been taken for
 /// a while. A client that is stopped would else keep its place and its answer's
-/// connection to the service for ever.
+/// connection to the service for ever, and a service that has answered, but does
+/// not read what is left of the request, its connection.
 #[derive(Debug)]
 pub(super) struct Patient<S> {
     stream: S,
@@ -42,8 +44,14 @@ impl<S> Patient<S> {
             Box::pin(tokio::time::sleep(patience))
         });
         ready!(stuck.as_mut().poll(context));
-        let why = "the client does not read";
+        let why = "the other side does not read";
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
+    }
+}
+
+impl<S: Connection> Connection for Patient<S> {
+    fn connected(&self) -> Connected {
+        self.stream.connected()
     }
 }
 

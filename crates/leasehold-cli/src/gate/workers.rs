@@ -25,8 +25,17 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Arrival {
     pub(super) stream: StdStream,
     pub(super) peer: SocketAddr,
-    /// Given back when the connection ends.
-    pub(super) room: OwnedSemaphorePermit,
+    pub(super) place: Place,
+}
+
+/// Room for a client's connection and for the one to the service that its
+/// request goes by. Both have it: a request is seen to its end also if the
+/// client goes away, and clients that come and go must not add up.
+pub(super) type Place = Arc<OwnedSemaphorePermit>;
+
+/// One thread for each processor.
+pub(super) fn count() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// All threads.
@@ -37,16 +46,15 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// One for each processor. Each has a way of its own to the service.
+    /// Each has a way of its own to the service.
     pub(super) fn start(upstream: impl Fn() -> Result<Upstream, Failure>) -> Result<Self, Failure> {
         let failed = |error| Failure::system("start a thread", error);
-        let count = thread::available_parallelism().map_or(1, usize::from);
         let mut workers = Self {
             senders: Vec::new(),
             ends: Vec::new(),
             next: 0,
         };
-        for number in 0..count {
+        for number in 0..count() {
             let upstream = Arc::new(upstream()?);
             let (sender, arrivals) = mpsc::unbounded_channel();
             let (ended, end) = oneshot::channel();
@@ -55,6 +63,9 @@ impl Workers {
             let name = format!("leasehold-gate-{number}");
             let work = move || {
                 runtime.block_on(serve(&upstream, arrivals));
+                // Connections that are idle are closed before the process ends,
+                // which would reset them.
+                runtime.shutdown_background();
                 _ = ended.send(());
             };
             let spawned = thread::Builder::new().name(name).spawn(work);
@@ -83,16 +94,21 @@ impl Workers {
 
 async fn serve(upstream: &Arc<Upstream>, mut arrivals: mpsc::UnboundedReceiver<Arrival>) {
     let graceful = GracefulShutdown::new();
-    while let Some(Arrival { stream, peer, room }) = arrivals.recv().await {
+    while let Some(Arrival {
+        stream,
+        peer,
+        place,
+    }) = arrivals.recv().await
+    {
         let Ok(stream) = TcpStream::from_std(stream) else {
             continue;
         };
         _ = stream.set_nodelay(true);
         let stream = Patient::new(stream, upstream.client_patience());
-        let upstream = upstream.clone();
+        let (upstream, room) = (upstream.clone(), place.clone());
         let answer = service_fn(move |request: Request<Incoming>| {
-            let upstream = upstream.clone();
-            async move { Ok::<_, hyper::Error>(upstream.answer(request, peer).await) }
+            let (upstream, place) = (upstream.clone(), room.clone());
+            async move { Ok::<_, hyper::Error>(upstream.answer(request, peer, place).await) }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
@@ -102,7 +118,7 @@ async fn serve(upstream: &Arc<Upstream>, mut arrivals: mpsc::UnboundedReceiver<A
         tokio::spawn(async move {
             // A client that breaks off is not our trouble.
             drop(connection.await);
-            drop(room);
+            drop(place);
         });
     }
     graceful.shutdown().await;

@@ -18,6 +18,9 @@ use crate::fence::{Ending, Fence, Passage, Turn};
 pub struct Doors {
     marks: Marks,
     drain_max: Duration,
+    /// What was under way before we began acts no more after this, counted from
+    /// then.
+    closed_until: Duration,
     clock: Clock,
     began: Moment,
     doors: Mutex<HashMap<Arc<str>, Door>>,
@@ -28,6 +31,15 @@ struct Door {
     passage: Passage,
     /// Told when something ends or the mark changes.
     changed: watch::Sender<()>,
+}
+
+impl Door {
+    fn new(mark: Option<Fence>, closed_until: Duration) -> Self {
+        Self {
+            passage: Passage::after_restart(mark, closed_until),
+            changed: watch::Sender::new(()),
+        }
+    }
 }
 
 impl Doors {
@@ -43,24 +55,35 @@ impl Doors {
 
     /// Opens the doors of a service whose requests never act longer than
     /// `drain_max` after they reached it. The marks are kept in this file,
-    /// which only one process may use. A resource that the file knows lets
-    /// nobody pass for `drain_max`: what was under way before may still act.
+    /// which only one process may use. Nobody passes for `drain_max`, also to
+    /// resources that the file does not know: what was under way before may
+    /// still act, and the file may be an older one that was brought back.
     ///
     /// # Errors
     /// `Config` if the file is damaged or of a newer version, `Unavailable` if
     /// another process uses it, `Denied`.
     pub fn open(state: &Path, drain_max: Duration) -> Result<Self> {
+        Self::open_after(state, drain_max, drain_max)
+    }
+
+    /// The same for the first start of all, when nothing can be under way: does
+    /// not wait.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_first(state: &Path, drain_max: Duration) -> Result<Self> {
+        Self::open_after(state, drain_max, Duration::ZERO)
+    }
+
+    fn open_after(state: &Path, drain_max: Duration, closed_until: Duration) -> Result<Self> {
         let clock = Clock::runtime();
         let (marks, known) = Marks::open(state)?;
-        let door = |mark| Door {
-            passage: Passage::after_restart(Some(mark), drain_max),
-            changed: watch::Sender::new(()),
-        };
         let doors = known.into_iter();
-        let doors = doors.map(|(name, mark)| (name.into(), door(mark)));
+        let doors = doors.map(|(name, mark)| (name.into(), Door::new(Some(mark), closed_until)));
         Ok(Self {
             marks,
             drain_max,
+            closed_until,
             doors: Mutex::new(doors.collect()),
             // After reading: what was under way ended before that.
             began: clock.now(),
@@ -150,16 +173,14 @@ impl Doors {
         Ok((name, door.changed.subscribe()))
     }
 
-    /// A resource that is new to the file has let nobody in before.
+    /// A resource that is new to the file may have been known to another one.
     fn door<'a>(
         &self,
         doors: &'a mut MutexGuard<'_, HashMap<Arc<str>, Door>>,
         name: &Arc<str>,
     ) -> &'a mut Door {
-        doors.entry(name.clone()).or_insert_with(|| Door {
-            passage: Passage::new(),
-            changed: watch::Sender::new(()),
-        })
+        let new = || Door::new(None, self.closed_until);
+        doors.entry(name.clone()).or_insert_with(new)
     }
 
     fn change(&self, name: &Arc<str>, change: impl FnOnce(&mut Passage)) {
@@ -190,6 +211,11 @@ pub struct Pass {
 }
 
 impl Pass {
+    /// Whose request it is.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
     /// Says how the request ended.
     pub fn end(mut self, ending: Ending) {
         self.ending = Some(ending);

@@ -133,11 +133,11 @@ fn check(connection: &Connection, doing: &dyn Fn() -> String) -> Result<()> {
     Ok(())
 }
 
-/// How to go on without the marks.
+/// How to go on. A backup lacks the marks that were raised since.
 fn damaged(what: &str) -> String {
     format!(
-        "it is damaged ({what}); restore it from a backup, or, if no stale holder can be left, \
-         delete it and start again"
+        "it is damaged ({what}); only when no holder of before can be left, restore it from a \
+         backup, or delete it and create it anew; then nobody passes until what was under way is over"
     )
 }
 

@@ -21,8 +21,9 @@ type FindResource = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 /// all others out.
 #[derive(Debug, Clone)]
 pub enum Trust {
-    /// Holders sign their fences with this key, for each request. Whoever has
-    /// the key is trusted with all resources.
+    /// Holders sign their fences with this key. Whoever has the key is trusted
+    /// with all resources; whoever reads a request on its way can repeat it
+    /// until a newer holder comes.
     Key(FenceKey),
     /// At its first sight the lock of the resource's name must be held under
     /// that fence in this store. After that the fence itself is the proof, so
@@ -168,7 +169,7 @@ impl Porter {
 
 /// Older requests are still under way.
 fn come_again(patience: Duration) -> Response<String> {
-    let why = "requests of an earlier holder are still under way, or the disk is slow";
+    let why = "requests of an earlier holder, or from before a start, may be under way; or the disk is slow";
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "cannot pass yet", why);
     let mut response = problem.response();
     let seconds = HeaderValue::from(patience.as_secs().max(1));

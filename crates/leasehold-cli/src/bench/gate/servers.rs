@@ -50,7 +50,8 @@ impl Servers {
         let (second, nginx) = nginx(scratch, service)?;
         write(&scratch.path("key"), key)?;
         let mut gate = Command::new(ourselves());
-        gate.args(["gate", "--json", "--listen", "127.0.0.1:0", "--new-state"])
+        gate.args(["gate", "--json", "--listen", "127.0.0.1:0"])
+            .args(["--new-state", "--first-start"])
             .args([
                 "--resource",
                 "/r/{id}",

@@ -1,5 +1,6 @@
 //! A gate that dies, again and again.
 
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -25,8 +26,44 @@ fn after_a_restart_the_mark_is_there_and_nobody_passes_at_once() {
     for token in [7, 8] {
         assert_eq!(gate.ask("/r/1", token).status, 503, "{token}");
     }
-    // Nobody had come to this one.
-    assert_eq!(gate.ask("/r/2", 6).status, 200);
+    // Nobody had come to this one, as far as this state knows.
+    assert_eq!(gate.ask("/r/2", 6).status, 503);
+}
+
+/// The state that the next gate starts with does not know what the one before
+/// has let in: it was restored, or begun anew.
+#[test]
+fn with_a_state_that_is_older_or_new_nobody_passes_at_once_either() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let options = ["--drain-max", "1h", "--patience", "300ms"];
+    let (state, backup) = (world.path("state"), world.path("backup"));
+    let mut gate = Gate::start(&world, &upstream, &options);
+    fs::copy(&state, &backup).unwrap();
+    let address = gate.address.clone();
+    let older = thread::spawn(move || super::try_ask(&address, "/r/1/hold", 7));
+    until("the older request", || (upstream.seen() == 1).then_some(()));
+    gate.running.child().kill().unwrap();
+    gate.running.child().wait().unwrap();
+    assert!(older.join().unwrap().is_none());
+    // What belongs to the state is no part of the older one.
+    _ = fs::remove_file(world.path("state-journal"));
+    fs::copy(&backup, &state).unwrap();
+    let gate = Gate::start(&world, &upstream, &options);
+    assert_eq!(gate.ask("/r/1", 8).status, 503, "restored");
+    drop(gate);
+    fs::remove_file(&state).unwrap();
+    let new = [&options[..], &["--new-state"]].concat();
+    let gate = Gate::start(&world, &upstream, &new);
+    assert_eq!(gate.ask("/r/1", 8).status, 503, "new");
+    assert_eq!(upstream.seen(), 1);
+    drop(gate);
+    // The service is done with the older one by then.
+    upstream.release();
+    until("the older one's act", || {
+        (upstream.tokens() == [7]).then_some(())
+    });
+    let gate = Gate::start(&world, &upstream, &["--drain-max", "1s"]);
+    assert_eq!(gate.ask("/r/1", 8).status, 200);
 }
 
 #[test]

@@ -97,6 +97,24 @@ fn whoever_knows_the_mark_but_has_no_key_does_not_pass() {
     assert_eq!(upstream.seen(), 1);
 }
 
+/// The gate speaks no TLS: a network that others can read is no place for it.
+#[test]
+fn whoever_has_read_a_signed_request_can_repeat_it_until_a_newer_holder_comes() {
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &[]);
+    let read = head("/r/1", 7, "");
+    let repeat = || {
+        let mut stream = gate.connect();
+        stream.write_all(read.as_bytes()).unwrap();
+        answer(&mut stream).unwrap().status
+    };
+    assert_eq!(repeat(), 200);
+    assert_eq!(repeat(), 200);
+    assert_eq!(gate.ask("/r/1", 8).status, 200);
+    assert_eq!(repeat(), 409);
+    assert_eq!(upstream.tokens(), [7, 7, 8]);
+}
+
 #[test]
 fn a_fence_is_confirmed_by_the_store_at_its_first_sight() {
     let (world, upstream) = (World::new(), Upstream::start());
@@ -119,6 +137,9 @@ fn a_fence_is_confirmed_by_the_store_at_its_first_sight() {
     assert_eq!(made_up.status, 403, "{made_up:?}");
     assert!(made_up.body.contains("not held under"), "{made_up:?}");
     assert_eq!(ask(&headers).status, 200);
+    // Whoever knows it could show it again, so it does not go on.
+    assert!(upstream.has_seen("leasehold-token: "));
+    assert!(!upstream.has_seen("leasehold-fence"));
     // A stranger is not told the part of the mark that nobody can guess.
     let stranger = ask("Leasehold-Fence: 1-0000000000000007\r\n");
     assert_eq!(stranger.status, 409, "{stranger:?}");

@@ -3,6 +3,7 @@
 mod faults;
 mod holders;
 mod input;
+mod leftovers;
 mod passing;
 mod upstream;
 
@@ -58,8 +59,10 @@ impl Gate {
             ["--confirm", ..] => &[],
             _ => &["--key", "key"],
         };
-        let is_new = !world.path("state").exists();
-        let new: &[&str] = if is_new { &["--new-state"] } else { &[] };
+        let new: &[&str] = match (world.path("state").exists(), options) {
+            (true, _) | (_, [.., "--new-state"]) => &[],
+            _ => &["--new-state", "--first-start"],
+        };
         let arguments = [&needed[..], &state, trust, new, options].concat();
         let mut command = world.leasehold(arguments);
         let mut running = Running::as_it_is(command.stderr(Stdio::piped()));

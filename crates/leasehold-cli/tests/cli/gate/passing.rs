@@ -276,8 +276,41 @@ fn an_upload_does_not_go_on_beside_an_answer_that_does_not_end() {
 fn an_answer_of_a_proxy_that_gave_up_is_no_end() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, FOR_EVER);
-    assert_eq!(gate.ask("/r/1/gave-up", 7).status, 504);
-    assert_eq!(gate.ask("/r/1", 8).status, 503);
+    for status in [502, 503, 504, 520, 524, 530] {
+        let resource = format!("/r/{status}");
+        let gave_up = gate.ask(&format!("{resource}/gave-up/{status}"), 7);
+        assert_eq!(gave_up.status, status);
+        let next = gate.ask(&resource, 8);
+        assert_eq!(next.status, 503, "after {status}: {next:?}");
+    }
+    // These are the service's own words.
+    for status in [204, 404, 500, 501] {
+        let resource = format!("/r/{status}");
+        let answered = gate.ask(&format!("{resource}/gave-up/{status}"), 7);
+        assert_eq!(answered.status, status);
+        assert_eq!(gate.ask(&resource, 8).status, 200, "after {status}");
+    }
+}
+
+#[test]
+fn clients_that_hang_up_keep_their_places_while_the_service_works_for_them() {
+    const CLIENTS: u64 = 30;
+    let (world, upstream) = (World::new(), Upstream::start());
+    let gate = Gate::start(&world, &upstream, &["--max-connections", "2"]);
+    std::thread::scope(|scope| {
+        for number in 1..=CLIENTS {
+            let (gate, upstream) = (&gate, &upstream);
+            scope.spawn(move || {
+                let path = format!("/r/{number}/slow");
+                let mut stream = gate.connect();
+                stream.write_all(head(&path, 7, "").as_bytes()).unwrap();
+                let path = format!("{path} ");
+                until("the request", || upstream.has_seen(&path).then_some(()));
+            });
+        }
+    });
+    let most = upstream.most_at_once();
+    assert!(most <= 2, "{most} at once");
 }
 
 #[test]
