@@ -74,8 +74,8 @@ mod semaphore;
 mod session;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 mod sqlite;
-mod stuck;
 mod stamp;
+mod stuck;
 mod tally;
 mod telemetry;
 mod watchdog;
@@ -104,8 +104,8 @@ pub use reentrant::Reentrant;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use session::{Session, connect, open_default};
-pub use stuck::Stuck;
 pub use stamp::Stamp;
+pub use stuck::Stuck;
 pub use tally::MOST_MEMBERS;
 #[doc(hidden)]
 #[cfg(feature = "zookeeper")]
