@@ -71,12 +71,15 @@ async fn try_once(engine: &MysqlEngine, tickets: &[Ticket], open: &OpenLease) ->
     if !is_taken {
         talk.say(&begin, doing).await?;
     }
+    // An order that was drawn before the term began is not granted in it.
     let look = format!(
         "select s.epoch from {} s join {} m where s.id = {lease} \
-         and s.expires > utc_timestamp(6) and not {IS_LOOSE} and {}",
+         and s.expires > utc_timestamp(6) and not {IS_LOOSE} and {} \
+         and m.term <= (select min(c.term) from {} c where c.name in {names} and c.seat = 0)",
         tables.session,
         tables.meta,
         engine.current_text(),
+        tables.claim,
     );
     let rows = talk.say(&look, doing).await?;
     let epoch: Option<u64> = rows.first().and_then(|row| number(row, 0));

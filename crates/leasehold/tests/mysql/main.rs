@@ -13,6 +13,7 @@ mod faults;
 mod fence;
 mod load;
 mod lossy;
+mod terms;
 mod tied;
 mod users_pool;
 mod way;

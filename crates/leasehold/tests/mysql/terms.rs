@@ -1,0 +1,46 @@
+//! Terms: what a failover forgot does not come twice.
+
+use leasehold::mysql::MySqlPool;
+use sqlx_core::executor::Executor;
+
+use super::server::wait_for;
+use super::way::{Fault, Way};
+use super::{heard, lock, mysql, session, wait_for_lock};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_was_drawn_before_the_term_began_is_not_granted_in_it() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    let one = session(&way.url(), "ttl=1h&ssl-mode=disabled").await;
+    // It has heard of a term, in which the lock was granted.
+    server.sql("update leasehold_meta set term = 1");
+    lock(&one, "ledger").await.release().await.unwrap();
+    let far = 1_u64 << 60;
+    // After a failover to a server that has heard nothing of it, and met nobody.
+    server.sql(&format!(
+        "update leasehold_claim set place = {far}, drawn = {far}, term = 0; \
+         update leasehold_meta set server = 'another', term = 0"
+    ));
+    way.arm("Takes a lock", Fault::AnswerHeldBack);
+    let waiting = wait_for_lock(&one, "ledger");
+    way.fired().await;
+    let others = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut blocker = others.begin().await.unwrap();
+    (&mut *blocker)
+        .execute("select * from leasehold_claim where name = 'ledger' and seat = 0 for update")
+        .await
+        .unwrap();
+    way.release();
+    wait_for("one that draws an order", || {
+        let draws = "select count(*) from information_schema.processlist where id <> \
+                     connection_id() and info like 'insert into%on duplicate key update%'";
+        (server.sql(draws) == "1").then_some(())
+    });
+    // Another begins a term of the same number.
+    let _begins = session(&server.url(), "ttl=1h").await;
+    assert_eq!(server.sql("select term from leasehold_meta"), "1");
+    blocker.rollback().await.unwrap();
+    assert!(heard(waiting).await.token().get() > far + (1 << 32));
+}
