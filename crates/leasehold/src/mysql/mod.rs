@@ -162,6 +162,13 @@ impl MysqlEngine {
         answer
     }
 
+    /// The same for a request that has no transaction of its own.
+    async fn ask_plainly(&self, text: &str, doing: impl Fn() -> String) -> Result<Answer> {
+        let answer = self.pool.ask_plainly(Lane::Common, text, doing).await;
+        self.hear_of_breaks();
+        answer
+    }
+
     /// `None` if somebody did not let go of a row.
     async fn ask_or_locked(
         &self,

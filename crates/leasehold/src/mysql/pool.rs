@@ -177,6 +177,34 @@ impl Pool {
         }
     }
 
+    /// Makes a request that has no transaction of its own. A user's connection may not
+    /// commit by itself: there it gets one, so that nothing stays open behind it.
+    ///
+    /// # Cancel safety
+    /// As for `ask`.
+    pub(super) async fn ask_plainly(
+        &self,
+        lane: Lane,
+        statement: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        if !self.is_users(lane) {
+            return self.ask_on(lane, statement, doing).await;
+        }
+        // A server that is read only answers too, and is then told apart.
+        let whole = format!(
+            "set transaction isolation level read committed; start transaction; \
+             {}; commit",
+            statement.trim_end().trim_end_matches(';')
+        );
+        self.ask_on(lane, &whole, doing).await
+    }
+
+    /// Whether requests go over connections of the user's pool.
+    fn is_users(&self, lane: Lane) -> bool {
+        lane == Lane::Common && self.users.is_some()
+    }
+
     /// Makes a request that is one statement and no transaction.
     ///
     /// # Cancel safety
@@ -187,7 +215,7 @@ impl Pool {
         statement: &str,
         doing: impl Fn() -> String,
     ) -> Result<Option<Answer>> {
-        if lane == Lane::Common && self.users.is_some() {
+        if self.is_users(lane) {
             let whole = format!("{READ_COMMITTED}; {statement}; commit");
             return self.ask_or_locked(lane, &whole, doing).await;
         }

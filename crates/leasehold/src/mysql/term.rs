@@ -123,7 +123,7 @@ pub(super) async fn settle(
 ) -> Result<()> {
     let answer = engine
         .pool
-        .ask_on(lane, &engine.term_text(), &doing)
+        .ask_plainly(lane, &engine.term_text(), &doing)
         .await?;
     if let Some(begin) = engine.beginning_text(&answer.rows, &doing)? {
         let begin = guarded(&begin);

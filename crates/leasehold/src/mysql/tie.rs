@@ -189,7 +189,7 @@ pub(super) async fn wake(engine: &MysqlEngine, next: &[MySqlRow]) {
 pub(super) async fn check(pool: &Pool) -> Result<()> {
     let doing = || "connect".to_owned();
     let answer = pool
-        .ask("show global variables like 'wsrep_on'", doing)
+        .ask_plainly(Lane::Common, "show global variables like 'wsrep_on'", doing)
         .await?;
     let is_on = answer.rows.first().and_then(|row| column(row, 1));
     if is_on.is_some_and(|value| matches!(&*value, "ON" | "1")) {

@@ -233,7 +233,12 @@ async fn a_fence_of_one_reader_keeps_no_other_from_leaving() {
     released.expect("no other is in the way").unwrap();
     queue_of(&inspector, "account/1", 2).await;
     let waits = inspector.queue("account/1").await.unwrap();
-    let waits = waits.claims.iter().find(|claim| !claim.is_holder).unwrap().id;
+    let waits = waits
+        .claims
+        .iter()
+        .find(|claim| !claim.is_holder)
+        .unwrap()
+        .id;
     let name = leasehold::Name::new("account/1").unwrap();
     let broken = inspector.evict_claim(&name, waits, "ann", "").await;
     assert!(broken.unwrap());
