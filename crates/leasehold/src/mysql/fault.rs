@@ -33,6 +33,13 @@ pub(super) fn is_locked(error: &SqlxError) -> bool {
     matches!(code(error), Some(1205 | 3572))
 }
 
+/// Whether it was refused because the server takes no writes.
+pub(super) fn is_read_only(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref());
+    matches!(source.and_then(code), Some(1290 | 1792 | 1836))
+}
+
 pub(super) fn cure(error: &SqlxError) -> Cure {
     match code(error) {
         // A deadlock, a lock that took too long, one that was not to be waited

@@ -141,3 +141,25 @@ async fn a_closed_session_leaves_no_connection_and_no_lock_behind() {
     });
     assert_eq!(server.sql("select count(*) from leasehold_session"), "0");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_no_writes_any_more_ends_the_session() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    server.sql("create user app@'127.0.0.1'; grant all on shop.* to app@'127.0.0.1'");
+    // Some may write all the same, and hear of it in another way.
+    let (app, root) = (
+        session(&server.url_as("app"), "ttl=9s&mode=session").await,
+        session(&server.url(), "ttl=9s&mode=session").await,
+    );
+    let guards = [lock(&app, "ledger").await, lock(&root, "other").await];
+    server.sql("set global read_only = 1");
+    for guard in &guards {
+        // At the next renewal, long before the lease is over.
+        assert_eq!(lost(guard).await, Lost::Gone);
+    }
+    server.sql("set global read_only = 0");
+    assert!(lock(&app, "ledger").await.token() > guards[0].token());
+    assert!(lock(&root, "other").await.token() > guards[1].token());
+}
