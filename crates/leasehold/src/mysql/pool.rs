@@ -27,10 +27,12 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 8;
 
 /// What a connection of our own begins with: our limits take the place of
-/// whatever the server has. A user's connections keep theirs.
+/// whatever the server has. A user's connections keep theirs. MariaDB reads the one
+/// comment, MySQL the other.
 const PINNED: &str = "set session transaction isolation level read committed; \
      set session autocommit = 1, innodb_lock_wait_timeout = 2, \
-     lock_wait_timeout = 3, wait_timeout = 28800";
+     lock_wait_timeout = 3, wait_timeout = 28800 \
+     /*M!100101 , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */";
 
 /// How a transaction of several statements begins. It fails inside another one,
 /// that somebody left open.

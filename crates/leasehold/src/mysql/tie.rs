@@ -89,7 +89,9 @@ impl Bell {
         let making = async {
             let mut connection = pool.options().connect().await?;
             let pinned = format!(
-                "set session autocommit = 1, wait_timeout = {}; select get_lock('leasehold+{:032x}', 2)",
+                "set session autocommit = 1, wait_timeout = {} \
+                 /*M!100101 , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */; \
+                 select get_lock('leasehold+{:032x}', 2)",
                 u64::from(DOZE) + ttl.as_secs(),
                 lease.0,
             );

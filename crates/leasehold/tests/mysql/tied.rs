@@ -6,6 +6,7 @@ use leasehold::Lost;
 use leasehold::mysql::MySqlPool;
 use sqlx_core::executor::Executor;
 
+use super::cost::said;
 use super::server::wait_for;
 use super::way::{Fault, Way};
 use super::{heard, inspector, lock, lost, mysql, queue_of, session, wait_for_lock};
@@ -17,10 +18,7 @@ async fn whoever_is_next_is_woken() {
     let Some((_folder, server)) = mysql(&["general-log=1", "general-log-file=said"]) else {
         return;
     };
-    let said = |text: &str| {
-        let said = std::fs::read(server.data().join("said")).unwrap();
-        String::from_utf8_lossy(&said).matches(text).count()
-    };
+    let said = |text: &str| said(&server, text);
     let (one, other) = (
         session(&server.url(), MODE).await,
         session(&server.url(), MODE).await,
@@ -162,4 +160,23 @@ async fn a_server_that_takes_no_writes_any_more_ends_the_session() {
     server.sql("set global read_only = 0");
     assert!(lock(&app, "ledger").await.token() > guards[0].token());
     assert!(lock(&root, "other").await.token() > guards[1].token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_the_server_for_statements_does_not_end_a_doze() {
+    let settings = [
+        "general-log=1",
+        "general-log-file=said",
+        "max-statement-time=1",
+    ];
+    let Some((_folder, server)) = mysql(&settings) else {
+        return;
+    };
+    let one = session(&server.url(), MODE).await;
+    let guard = lock(&one, "ledger").await;
+    wait_for("the end of a doze", || {
+        (said(&server, "select sleep(") > 1).then_some(())
+    });
+    assert_eq!(said(&server, "select get_lock('leasehold+"), 1);
+    guard.release().await.unwrap();
 }
