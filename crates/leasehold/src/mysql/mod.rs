@@ -309,7 +309,7 @@ impl Engine for MysqlEngine {
             };
             match heard {
                 tie::Heard::Woken => self.inbox.woken(),
-                tie::Heard::Ended => return self.inbox.missed(),
+                tie::Heard::Missed => return self.inbox.missed(),
             }
         }
     }

@@ -180,3 +180,29 @@ async fn a_limit_of_the_server_for_statements_does_not_end_a_doze() {
     assert_eq!(said(&server, "select get_lock('leasehold+"), 1);
     guard.release().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doze_that_was_ended_is_begun_again() {
+    let Some((_folder, mut server)) = mysql(&["general-log=1", "general-log-file=said"]) else {
+        return;
+    };
+    // It renews long after this test is over.
+    let other = session(&server.url(), "ttl=1h&mode=session").await;
+    let bell = "select is_used_lock(concat('leasehold+', lower(hex(id)))) from leasehold_session \
+                where tied";
+    let first = server.sql(bell);
+    server.sql(&format!("kill {first}"));
+    wait_for("another connection that dozes", || {
+        let next = server.sql(bell);
+        (next != "NULL" && next != first).then_some(())
+    });
+    let tied = session(&server.url(), "ttl=1h&mode=session").await;
+    let guard = lock(&tied, "ledger").await;
+    let waiting = wait_for_lock(&other, "ledger");
+    queue_of(&inspector(&server.url()).await, "ledger", 2).await;
+    guard.release().await.unwrap();
+    let guard = heard(waiting).await;
+    assert_eq!(said(&server, "kill query"), 1);
+    server.restart();
+    assert_eq!(lost(&guard).await, Lost::Gone);
+}
