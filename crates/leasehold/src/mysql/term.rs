@@ -89,7 +89,8 @@ impl MysqlEngine {
     }
 
     /// The last renewals may be forgotten, or nobody could renew. Whoever has not
-    /// ended for good gets its whole time once more. Whole locks may be forgotten
+    /// ended for good gets its whole time once more, and not more than that: what stands
+    /// there was written by another server's clock. Whole locks may be forgotten
     /// too: those that are new here begin above whatever was drawn.
     fn begin_text(&self, started: u64) -> String {
         format!(
@@ -97,8 +98,7 @@ impl MysqlEngine {
              select not ({current} and greatest(m.started, {started}) \
              - least(m.started, {started}) <= {START_IS_ABOUT}) into @leasehold_begins \
              from {meta} m for update; \
-             update {session} set expires = \
-             greatest(expires, utc_timestamp(6) + interval ttl microsecond) \
+             update {session} set expires = utc_timestamp(6) + interval ttl microsecond \
              where expires > {ENDED} and @leasehold_begins; \
              update {meta} m set \
              m.floor = if({current}, m.floor, greatest(m.floor, {CLOCK}) \

@@ -44,3 +44,19 @@ async fn an_order_that_was_drawn_before_the_term_began_is_not_granted_in_it() {
     blocker.rollback().await.unwrap();
     assert!(heard(waiting).await.token().get() > far + (1 << 32));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_failover_to_a_slower_clock_the_dead_stay_no_longer() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    // It renews long after this test is over.
+    let dead = session(&server.url(), "ttl=1h").await;
+    let left = lock(&dead, "ledger").await;
+    server.sql(
+        "update leasehold_session set expires = utc_timestamp(6) + interval 1 hour, \
+         ttl = 1000000; update leasehold_meta set server = 'another'",
+    );
+    let one = session(&server.url(), "ttl=1h").await;
+    assert!(lock(&one, "ledger").await.token() > left.token());
+}
