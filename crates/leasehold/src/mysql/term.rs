@@ -31,6 +31,13 @@ impl MysqlEngine {
         )
     }
 
+    /// The same for a grant, which needs the very term that we know: whoever is granted
+    /// something in a term has heard of it.
+    pub(super) fn granting_text(&self) -> String {
+        let known = self.term.load(Ordering::Acquire);
+        format!("({} and m.term = {known})", self.current_text())
+    }
+
     /// Hears which term has begun.
     pub(super) fn hears_term(&self, rows: &[MySqlRow]) {
         if let Some(term) = rows.last().and_then(|row| number(row, 0)) {

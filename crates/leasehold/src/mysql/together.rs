@@ -82,7 +82,7 @@ async fn try_once(engine: &MysqlEngine, tickets: &[Ticket], open: &OpenLease) ->
          and @leasehold_alone = {count}",
         tables.session,
         tables.meta,
-        engine.current_text(),
+        engine.granting_text(),
         tables.claim,
     );
     let rows = talk.say(&look, doing).await?;

@@ -60,3 +60,28 @@ async fn after_a_failover_to_a_slower_clock_the_dead_stay_no_longer() {
     let one = session(&server.url(), "ttl=1h").await;
     assert!(lock(&one, "ledger").await.token() > left.token());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_was_granted_a_lock_in_a_term_tells_the_next_server_of_it() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=1h").await;
+    lock(&one, "ledger").await.release().await.unwrap();
+    server.sql(
+        "create table kept_claim as select * from leasehold_claim; \
+         create table kept_meta as select * from leasehold_meta",
+    );
+    // There: another begins the term, and no connection of the first one breaks.
+    server.sql("update leasehold_meta set server = 'another'");
+    let _begins = session(&server.url(), "ttl=1h").await;
+    let guard = lock(&one, "ledger").await;
+    let there = guard.token();
+    guard.release().await.unwrap();
+    // And back, to one that has heard of nothing.
+    server.sql(
+        "replace into leasehold_claim select * from kept_claim; \
+         replace into leasehold_meta select * from kept_meta",
+    );
+    assert!(lock(&one, "ledger").await.token() > there);
+}
