@@ -13,6 +13,7 @@ mod faults;
 mod fence;
 mod load;
 mod lossy;
+mod lossy_steps;
 mod terms;
 mod tied;
 mod users_pool;

@@ -206,3 +206,30 @@ async fn a_doze_that_was_ended_is_begun_again() {
     server.restart();
     assert_eq!(lost(&guard).await, Lost::Gone);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_ends_the_session_of_a_process_that_stands_still() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let url = server.url();
+    // A runtime that nobody drives on: its connections stay, and are silent.
+    let stopped = std::thread::spawn(move || {
+        let builder = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = builder.unwrap();
+        let held = runtime.block_on(async {
+            let session = session(&url, "ttl=3s&mode=session").await;
+            let guard = lock(&session, "ledger").await;
+            (session, guard)
+        });
+        (runtime, held)
+    });
+    let (runtime, held) = stopped.join().unwrap();
+    // Its row lasts for longer, so that nothing but the end of its connection frees it.
+    server.sql("update leasehold_session set expires = utc_timestamp(6) + interval 1 hour");
+    let other = session(&server.url(), "ttl=20s").await;
+    assert!(lock(&other, "ledger").await.token() > held.1.token());
+    runtime.shutdown_background();
+}
