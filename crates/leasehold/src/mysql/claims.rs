@@ -83,7 +83,7 @@ async fn take_free(
     let text = format!(
         include_str!("sql/take.sql"),
         clock = CLOCK,
-        current = engine.current_text(),
+        current = engine.granting_text(),
         is_loose = IS_LOOSE,
         claim = engine.tables.claim,
         meta = engine.tables.meta,
@@ -133,7 +133,7 @@ async fn ask_for(
     let text = format!(
         include_str!("sql/enqueue.sql"),
         alone = engine.alone_text(name),
-        current = engine.current_text(),
+        current = engine.granting_text(),
         is_loose = IS_LOOSE,
         claim = engine.tables.claim,
         meta = engine.tables.meta,
@@ -160,17 +160,17 @@ async fn ask_for(
 }
 
 /// The epoch of the session, if it lives. What else could be why nothing was put, a
-/// server whose term it is not, is put right.
+/// server whose term it is not, or a term that is new to us, is put right.
 async fn epoch(engine: &MysqlEngine, ticket: &Ticket) -> Result<Option<u64>> {
     let text = format!(
         "select s.epoch, {} from {} s join {} m \
          where s.id = {} and s.expires > utc_timestamp(6) and not {IS_LOOSE}",
-        engine.current_text(),
+        engine.granting_text(),
         engine.tables.session,
         engine.tables.meta,
         lease_literal(ticket.lease),
     );
-    let answer = engine.ask(&text, || doing(ticket)).await?;
+    let answer = engine.ask_plainly(&text, || doing(ticket)).await?;
     let row = answer.rows.first();
     if row.and_then(|row| column(row, 1)).as_deref() == Some("0") {
         settle(engine, Lane::Common, || doing(ticket)).await?;

@@ -33,12 +33,19 @@ pub(super) fn is_locked(error: &SqlxError) -> bool {
     matches!(code(error), Some(1205 | 3572))
 }
 
+/// Whether it was refused because the server takes no writes.
+pub(super) fn is_read_only(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref());
+    matches!(source.and_then(code), Some(1290 | 1792 | 1836))
+}
+
 pub(super) fn cure(error: &SqlxError) -> Cure {
     match code(error) {
         // A deadlock, a lock that took too long, one that was not to be waited
         // for, a row that changed since it was read, a statement that somebody
-        // cancelled.
-        Some(1213 | 1205 | 3572 | 1020 | 1317) => Cure::Again,
+        // cancelled, or that took longer than a user's connection may.
+        Some(1213 | 1205 | 3572 | 1020 | 1317 | 1969 | 3024) => Cure::Again,
         Some(code) if is_plain_refusal(code) => Cure::None,
         // It shuts down, ended the connection, takes no writes any more, so that
         // another one does; or the connection came to us inside a transaction.

@@ -29,7 +29,7 @@ impl Inspect for MysqlEngine {
             session = self.tables.session,
             name = literal,
         );
-        let answer = self.ask(&query, doing).await?;
+        let answer = self.ask_plainly(&query, doing).await?;
         let rows: Vec<_> = answer.rows.iter().filter_map(Row::read).collect();
         let capacity = rows.first().map_or(0, |row| row.capacity);
         let claims: Vec<_> = rows.iter().map(|row| row.claim).collect();
@@ -41,7 +41,7 @@ impl Inspect for MysqlEngine {
             eviction = self.tables.eviction,
             name = literal,
         );
-        let broken = self.ask(&query, doing).await?;
+        let broken = self.ask_plainly(&query, doing).await?;
         Ok(Queue {
             capacity,
             claims: claims.collect(),
@@ -58,7 +58,7 @@ impl Inspect for MysqlEngine {
             prefix = name_literal(prefix),
             length = prefix.len(),
         );
-        let answer = self.ask(&query, || "list the locks".into()).await?;
+        let answer = self.ask_plainly(&query, || "list the locks".into()).await?;
         let names = answer.rows.iter().filter_map(|row| hex_text(row, 0));
         let names: BTreeSet<_> = names.filter_map(|name| Name::new(name).ok()).collect();
         Ok(names.into_iter().collect())
@@ -69,7 +69,7 @@ impl Inspect for MysqlEngine {
         let variables = "show global variables where variable_name in ('version', 'read_only', \
              'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'binlog_format', \
              'wsrep_on', 'innodb_doublewrite')";
-        let answer = self.ask(variables, doing).await?;
+        let answer = self.ask_plainly(variables, doing).await?;
         let pair = |row: &MySqlRow| Some((column(row, 0)?, column(row, 1)?));
         let settings: HashMap<_, _> = answer.rows.iter().filter_map(pair).collect();
         let mut findings = judge(&settings, &self.pool.label);
@@ -79,7 +79,7 @@ impl Inspect for MysqlEngine {
             quoted(&self.database),
             quoted(&format!("{}\\_%", self.schema)),
         );
-        let answer = self.ask(&engines, doing).await?;
+        let answer = self.ask_plainly(&engines, doing).await?;
         for (table, engine) in answer.rows.iter().filter_map(pair) {
             let what = format!("{table} is a table of {engine}, which knows no transactions");
             let remedy = "drop our tables and let them be made anew with InnoDB";

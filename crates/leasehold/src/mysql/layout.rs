@@ -1,6 +1,6 @@
 //! The tables: what they are called, whether they are there, and making them.
 
-use super::pool::Pool;
+use super::pool::{Lane, Pool};
 use super::text::{column, identifier, number, quoted};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -130,7 +130,9 @@ pub(super) async fn prepare(
 
 async fn version(pool: &Pool, tables: &Tables) -> Result<Option<u32>> {
     let query = format!("select version from {}", tables.meta);
-    let answer = pool.ask(&query, || "connect".to_owned()).await?;
+    let answer = pool
+        .ask_plainly(Lane::Common, &query, || "connect".to_owned())
+        .await?;
     Ok(answer.rows.first().and_then(|row| number(row, 0)))
 }
 
@@ -141,7 +143,7 @@ async fn settle_in(pool: &Pool, tables: &Tables, kind: Kind) -> Result<()> {
         "select unix_timestamp() from {} where server = ''; show global status like 'Uptime'",
         tables.meta
     );
-    let answer = pool.ask(&query, doing).await?;
+    let answer = pool.ask_plainly(Lane::Common, &query, doing).await?;
     let [now, uptime] = &*answer.rows else {
         return Ok(());
     };
@@ -154,7 +156,7 @@ async fn settle_in(pool: &Pool, tables: &Tables, kind: Kind) -> Result<()> {
         kind.identity(),
         started.unwrap_or(0),
     );
-    pool.ask(&note, doing).await?;
+    pool.ask_plainly(Lane::Common, &note, doing).await?;
     Ok(())
 }
 
@@ -170,7 +172,10 @@ async fn makes_memos(pool: &Pool, tables: &Tables, database: &str, schema: &str)
 
 async fn make(pool: &Pool, tables: &Tables) -> Result<()> {
     let doing = || "make the tables".to_owned();
-    match pool.ask(&tables.script(), doing).await {
+    match pool
+        .ask_plainly(Lane::Common, &tables.script(), doing)
+        .await
+    {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::Denied => {
             let why = format!(
@@ -209,7 +214,9 @@ async fn state(pool: &Pool, database: &str, schema: &str) -> Result<State> {
         quoted(&format!("{schema}_meta")),
         quoted(&format!("{schema}_memo")),
     );
-    let answer = pool.ask(&query, || "connect".to_owned()).await?;
+    let answer = pool
+        .ask_plainly(Lane::Common, &query, || "connect".to_owned())
+        .await?;
     let row = answer.rows.first();
     let Some((row, release)) = row.and_then(|row| Some((row, column(row, 0)?))) else {
         let why = "the server answers nothing; is it MySQL or MariaDB?";

@@ -22,7 +22,16 @@ use crate::error::Result;
 const FROZEN: &str = "set @leasehold_patience = @@wait_timeout, session wait_timeout = 3";
 const THAWED: &str = "set session wait_timeout = @leasehold_patience";
 
-/// The same for a message that locks rows one after the other. Usually nobody can stop
+/// As `FROZEN` for a talk, whose statements are transactions of their own unless they begin
+/// one, whatever the connection is set to. It fails inside a transaction that somebody
+/// left open, which setting autocommit would commit.
+const TALK_BEGINS: &str = "set transaction isolation level read committed; \
+     set @leasehold_patience = @@wait_timeout, @leasehold_autocommit = @@autocommit, \
+     session wait_timeout = 3, session autocommit = 1";
+const TALK_ENDS: &str = "set session wait_timeout = @leasehold_patience, \
+     session autocommit = @leasehold_autocommit";
+
+/// As `FROZEN` for a message that locks rows one after the other. Usually nobody can stop
 /// in the middle of one; but if the server refuses the second row it keeps the first
 /// until it is told to undo that.
 pub(super) fn guarded(message: &str) -> String {
@@ -200,7 +209,7 @@ impl<'a> Talk<'a> {
     ) -> Result<Vec<MySqlRow>> {
         let said = match std::mem::replace(&mut self.is_begun, true) {
             true => self.line.say(statement).await,
-            false => self.line.say(&format!("{FROZEN}; {statement}")).await,
+            false => self.line.say(&format!("{TALK_BEGINS}; {statement}")).await,
         };
         let said = said.map(|answer| answer.rows);
         said.map_err(|trouble| self.line.pool.trouble(trouble, doing()))
@@ -208,7 +217,7 @@ impl<'a> Talk<'a> {
 
     /// Nothing is open any more.
     pub(super) async fn end(mut self) {
-        if self.line.say(THAWED).await.is_ok() {
+        if self.line.say(TALK_ENDS).await.is_ok() {
             self.line.is_well = true;
             self.line.give_back();
         }

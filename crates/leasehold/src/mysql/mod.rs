@@ -171,6 +171,13 @@ impl MysqlEngine {
         answer
     }
 
+    /// The same for a request that has no transaction of its own.
+    async fn ask_plainly(&self, text: &str, doing: impl Fn() -> String) -> Result<Answer> {
+        let answer = self.pool.ask_plainly(Lane::Common, text, doing).await;
+        self.hear_of_breaks();
+        answer
+    }
+
     /// `None` if somebody did not let go of a row.
     async fn ask_or_locked(
         &self,
@@ -313,7 +320,7 @@ impl Engine for MysqlEngine {
             };
             match heard {
                 tie::Heard::Woken => self.inbox.woken(),
-                tie::Heard::Ended => return self.inbox.missed(),
+                tie::Heard::Missed => return self.inbox.missed(),
             }
         }
     }

@@ -27,10 +27,12 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 8;
 
 /// What a connection of our own begins with: our limits take the place of
-/// whatever the server has. A user's connections keep theirs.
+/// whatever the server has. A user's connections keep theirs. MariaDB reads the one
+/// comment, MySQL the other.
 const PINNED: &str = "set session transaction isolation level read committed; \
      set session autocommit = 1, innodb_lock_wait_timeout = 2, \
-     lock_wait_timeout = 3, wait_timeout = 28800";
+     lock_wait_timeout = 3, wait_timeout = 28800 \
+     /*M!100101 , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */";
 
 /// How a transaction of several statements begins. It fails inside another one,
 /// that somebody left open.
@@ -177,6 +179,34 @@ impl Pool {
         }
     }
 
+    /// Makes a request that has no transaction of its own. A user's connection may not
+    /// commit by itself: there it gets one, so that nothing stays open behind it.
+    ///
+    /// # Cancel safety
+    /// As for `ask`.
+    pub(super) async fn ask_plainly(
+        &self,
+        lane: Lane,
+        statement: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        if !self.is_users(lane) {
+            return self.ask_on(lane, statement, doing).await;
+        }
+        // A server that is read only answers too, and is then told apart.
+        let whole = format!(
+            "set transaction isolation level read committed; start transaction; \
+             {}; commit",
+            statement.trim_end().trim_end_matches(';')
+        );
+        self.ask_on(lane, &whole, doing).await
+    }
+
+    /// Whether requests go over connections of the user's pool.
+    fn is_users(&self, lane: Lane) -> bool {
+        lane == Lane::Common && self.users.is_some()
+    }
+
     /// Makes a request that is one statement and no transaction.
     ///
     /// # Cancel safety
@@ -187,7 +217,7 @@ impl Pool {
         statement: &str,
         doing: impl Fn() -> String,
     ) -> Result<Option<Answer>> {
-        if lane == Lane::Common && self.users.is_some() {
+        if self.is_users(lane) {
             let whole = format!("{READ_COMMITTED}; {statement}; commit");
             return self.ask_or_locked(lane, &whole, doing).await;
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx_mysql::MySqlRow;
 
 use super::MysqlEngine;
+use super::fault::is_read_only;
 use super::inbox::Mine;
 use super::layout::WRITABLE;
 use super::line::guarded;
@@ -31,18 +32,24 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
     }
     let mut held = engine.inbox.claims_of(lease.id);
     held.retain(|mine| mine.held().is_some());
-    let mut answer = ask(engine, lease).await?;
+    let answer = ask(engine, lease).await;
+    if engine.is_tied && is_elsewhere(&answer) {
+        // The connection keeps what nobody counts on any more.
+        engine.pool.forget_connections();
+        return Ok(Renewal::LeaseGone);
+    }
+    let mut answer = answer?;
     let first = answer.rows.first();
+    if engine.is_tied && !first.is_some_and(is_alive) {
+        return Ok(Renewal::LeaseGone);
+    }
     if first.and_then(|row| column(row, 2)).as_deref() == Some("0") {
         // What it forgot of our renewals is made good with the beginning of its term.
         settle(engine, Lane::Leases, || DOING.into()).await?;
         answer = ask(engine, lease).await?;
     }
     let mut rows = answer.rows.iter();
-    let is_alive = rows
-        .next()
-        .filter(|row| column(row, 0).as_deref() == Some("1"));
-    let Some(first) = is_alive else {
+    let Some(first) = rows.next().filter(|row| is_alive(row)) else {
         return Ok(Renewal::LeaseGone);
     };
     engine.meets(&column(first, 1).unwrap_or_default());
@@ -78,6 +85,22 @@ pub(super) async fn renew(engine: &MysqlEngine, lease: &Lease) -> Result<Renewal
     });
     let gone = gone.collect();
     Ok(Renewal::Renewed { gone })
+}
+
+fn is_alive(row: &MySqlRow) -> bool {
+    column(row, 0).as_deref() == Some("1")
+}
+
+/// Whether the server takes no writes any more. Another one may take them by now, and
+/// there no tie of ours is known: what we hold is free for others, at once.
+fn is_elsewhere(answer: &Result<Answer>) -> bool {
+    match answer {
+        Ok(answer) => {
+            let row = answer.rows.first();
+            row.and_then(|row| column(row, 4)).as_deref() == Some("0")
+        }
+        Err(error) => is_read_only(error),
+    }
 }
 
 impl MysqlEngine {

@@ -38,7 +38,7 @@ async fn try_to_sweep(engine: &MysqlEngine) -> Result<()> {
     let (session, claim) = (&engine.tables.session, &engine.tables.claim);
     let old = "utc_timestamp(6) - interval 1 minute";
     let query = format!("select hex(id) from {session} where expires < {old} limit {AT_ONCE}");
-    let answer = engine.ask(&query, doing).await?;
+    let answer = engine.ask_plainly(&query, doing).await?;
     let dead: Vec<_> = answer
         .rows
         .iter()
@@ -51,7 +51,7 @@ async fn try_to_sweep(engine: &MysqlEngine) -> Result<()> {
     let query = format!(
         "select distinct hex(name) from {claim} where session in {dead} and ticket is not null limit {AT_ONCE}"
     );
-    let answer = engine.ask(&query, doing).await?;
+    let answer = engine.ask_plainly(&query, doing).await?;
     let names = answer.rows.iter().filter_map(|row| hex_text(row, 0));
     for name in names.filter_map(|name| Name::new(name).ok()) {
         take_over(engine, &name).await?;
@@ -74,7 +74,7 @@ async fn sweep_names(engine: &MysqlEngine) -> Result<()> {
         "select hex(name) from {claim} where seat = 0 and ticket is null and {IDLE} \
          limit {AT_ONCE}"
     );
-    for row in engine.ask(&query, doing).await?.rows {
+    for row in engine.ask_plainly(&query, doing).await?.rows {
         let Some(digits) = column(&row, 0) else {
             continue;
         };

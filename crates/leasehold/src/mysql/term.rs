@@ -31,6 +31,13 @@ impl MysqlEngine {
         )
     }
 
+    /// The same for a grant, which needs the very term that we know: whoever is granted
+    /// something in a term has heard of it.
+    pub(super) fn granting_text(&self) -> String {
+        let known = self.term.load(Ordering::Acquire);
+        format!("({} and m.term = {known})", self.current_text())
+    }
+
     /// Hears which term has begun.
     pub(super) fn hears_term(&self, rows: &[MySqlRow]) {
         if let Some(term) = rows.last().and_then(|row| number(row, 0)) {
@@ -89,7 +96,8 @@ impl MysqlEngine {
     }
 
     /// The last renewals may be forgotten, or nobody could renew. Whoever has not
-    /// ended for good gets its whole time once more. Whole locks may be forgotten
+    /// ended for good gets its whole time once more, and not more than that: what stands
+    /// there was written by another server's clock. Whole locks may be forgotten
     /// too: those that are new here begin above whatever was drawn.
     fn begin_text(&self, started: u64) -> String {
         format!(
@@ -97,8 +105,7 @@ impl MysqlEngine {
              select not ({current} and greatest(m.started, {started}) \
              - least(m.started, {started}) <= {START_IS_ABOUT}) into @leasehold_begins \
              from {meta} m for update; \
-             update {session} set expires = \
-             greatest(expires, utc_timestamp(6) + interval ttl microsecond) \
+             update {session} set expires = utc_timestamp(6) + interval ttl microsecond \
              where expires > {ENDED} and @leasehold_begins; \
              update {meta} m set \
              m.floor = if({current}, m.floor, greatest(m.floor, {CLOCK}) \
@@ -123,7 +130,7 @@ pub(super) async fn settle(
 ) -> Result<()> {
     let answer = engine
         .pool
-        .ask_on(lane, &engine.term_text(), &doing)
+        .ask_plainly(lane, &engine.term_text(), &doing)
         .await?;
     if let Some(begin) = engine.beginning_text(&answer.rows, &doing)? {
         let begin = guarded(&begin);

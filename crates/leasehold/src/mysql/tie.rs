@@ -11,15 +11,17 @@ use sqlx_core::error::Error as SqlxError;
 use sqlx_core::executor::Executor;
 use sqlx_core::raw_sql::raw_sql;
 use sqlx_core::sql_str::AssertSqlSafe;
-use sqlx_mysql::{MySqlConnection, MySqlRow};
+use sqlx_mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 
 use super::MysqlEngine;
 use super::fault::{code, fault};
 use super::inbox::Mine;
 use super::pool::{LIMIT, Lane, Pool};
 use super::text::{column, name as name_literal, number};
+use crate::backoff;
 use crate::engine::LeaseId;
 use crate::error::{Error, ErrorKind, Result};
+use crate::random::random_u64;
 
 /// Whether the session `s` is tied to a connection that is not there any more. MySQL
 /// refuses to be asked for a lock without a name, as where there is no `s`.
@@ -65,7 +67,16 @@ pub(super) fn untie_text(lease: LeaseId) -> String {
 
 /// A connection that does nothing but wait to be woken.
 pub(super) struct Bell {
-    dozing: tokio::sync::Mutex<Option<Dozing>>,
+    rope: Rope,
+    dozing: tokio::sync::Mutex<Dozing>,
+}
+
+/// What a bell hangs on.
+#[derive(Clone)]
+struct Rope {
+    options: MySqlConnectOptions,
+    lease: LeaseId,
+    ttl: Duration,
 }
 
 /// Kept from one look at it to the next, because it cannot be begun twice.
@@ -73,60 +84,93 @@ type Dozing = Pin<Box<dyn Future<Output = Result<Rung, SqlxError>> + Send>>;
 
 struct Rung {
     connection: MySqlConnection,
-    is_woken: bool,
+    heard: Option<Heard>,
 }
 
 /// What came of listening.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Woken,
-    Ended,
+    /// The connection ended, or there is one again. Either may be a server that ended.
+    Missed,
 }
 
 impl Bell {
     pub(super) async fn hang(pool: &Pool, lease: LeaseId, ttl: Duration) -> Result<Self> {
-        let doing = || "open a session".to_owned();
-        let making = async {
-            let mut connection = pool.options().connect().await?;
-            let pinned = format!(
-                "set session autocommit = 1, wait_timeout = {}; select get_lock('leasehold+{:032x}', 2)",
-                u64::from(DOZE) + ttl.as_secs(),
-                lease.0,
-            );
-            let rows = connection.fetch_all(raw_sql(AssertSqlSafe(pinned))).await?;
-            Ok((connection, rows))
+        let rope = Rope {
+            options: pool.options().clone(),
+            lease,
+            ttl,
         };
-        let made = tokio::time::timeout(LIMIT, making).await;
-        let made = made.unwrap_or_else(|_| Err(SqlxError::PoolTimedOut));
-        let (connection, _) = made.map_err(|error| fault(error, doing(), &pool.label))?;
+        let made = rope.connect().await;
+        let made = made.map_err(|error| fault(error, "open a session".into(), &pool.label))?;
         Ok(Self {
-            dozing: tokio::sync::Mutex::new(Some(doze(connection))),
+            rope,
+            dozing: tokio::sync::Mutex::new(doze(made)),
         })
     }
 
-    /// Waits until somebody rings, or nobody can any more.
+    /// Waits until somebody rings, or the connection ends. Then another one is made in
+    /// its place.
     ///
     /// # Cancel safety
     /// Nothing is lost.
     pub(super) async fn listen(&self) -> Heard {
         let mut dozing = self.dozing.lock().await;
         loop {
-            let Some(current) = dozing.as_mut() else {
-                return std::future::pending().await;
-            };
-            match current.await {
+            match dozing.as_mut().await {
                 Ok(rung) => {
-                    *dozing = Some(doze(rung.connection));
-                    if rung.is_woken {
-                        return Heard::Woken;
+                    *dozing = doze(rung.connection);
+                    if let Some(heard) = rung.heard {
+                        return heard;
                     }
                 }
                 Err(_) => {
-                    *dozing = None;
-                    return Heard::Ended;
+                    *dozing = self.rope.clone().hang_anew();
+                    return Heard::Missed;
                 }
             }
         }
+    }
+}
+
+impl Rope {
+    async fn connect(&self) -> Result<MySqlConnection, SqlxError> {
+        let making = async {
+            let mut connection = self.options.connect().await?;
+            let pinned = format!(
+                "set session autocommit = 1, wait_timeout = {} \
+                 /*M!100101 , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */; \
+                 select get_lock('leasehold+{:032x}', 2)",
+                u64::from(DOZE) + self.ttl.as_secs(),
+                self.lease.0,
+            );
+            let rows = connection.fetch_all(raw_sql(AssertSqlSafe(pinned))).await?;
+            // Without it nobody knows whom to wake.
+            match rows.first().and_then(|row| number::<u32>(row, 0)) {
+                Some(1) => Ok(connection),
+                _ => Err(SqlxError::PoolTimedOut),
+            }
+        };
+        let made = tokio::time::timeout(LIMIT, making).await;
+        made.unwrap_or(Err(SqlxError::PoolTimedOut))
+    }
+
+    /// Another connection, however long it takes.
+    fn hang_anew(self) -> Dozing {
+        Box::pin(async move {
+            let mut attempt = 0;
+            loop {
+                let (first, longest) = (Duration::from_millis(100), Duration::from_secs(5));
+                let pause = backoff::pause(attempt, first, longest, random_u64());
+                tokio::time::sleep(pause).await;
+                if let Ok(connection) = self.connect().await {
+                    let heard = Some(Heard::Missed);
+                    return Ok(Rung { connection, heard });
+                }
+                attempt += 1;
+            }
+        })
     }
 }
 
@@ -149,10 +193,8 @@ fn doze(mut connection: MySqlConnection) -> Dozing {
             Ok(Err(error)) => return Err(error),
             Err(_) => return Err(SqlxError::PoolTimedOut),
         };
-        Ok(Rung {
-            connection,
-            is_woken,
-        })
+        let heard = is_woken.then_some(Heard::Woken);
+        Ok(Rung { connection, heard })
     })
 }
 
@@ -189,7 +231,7 @@ pub(super) async fn wake(engine: &MysqlEngine, next: &[MySqlRow]) {
 pub(super) async fn check(pool: &Pool) -> Result<()> {
     let doing = || "connect".to_owned();
     let answer = pool
-        .ask("show global variables like 'wsrep_on'", doing)
+        .ask_plainly(Lane::Common, "show global variables like 'wsrep_on'", doing)
         .await?;
     let is_on = answer.rows.first().and_then(|row| column(row, 1));
     if is_on.is_some_and(|value| matches!(&*value, "ON" | "1")) {

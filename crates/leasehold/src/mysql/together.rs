@@ -55,10 +55,13 @@ async fn try_once(engine: &MysqlEngine, tickets: &[Ticket], open: &OpenLease) ->
     // Everybody who takes several takes them in this order.
     let mut names: Vec<_> = tickets.iter().map(|t| t.claim.name.as_str()).collect();
     names.sort_unstable();
-    let mut begin = format!("{READ_COMMITTED}; ");
-    names
-        .iter()
-        .for_each(|name| begin.push_str(&engine.alone_text(name)));
+    let mut begin = format!("{READ_COMMITTED}; set @leasehold_alone = 0; ");
+    for name in &names {
+        // On a server that is read only this takes nothing.
+        begin.push_str(&engine.alone_text(name));
+        begin.push_str("set @leasehold_alone = @leasehold_alone + (row_count() > 0); ");
+    }
+    let count = names.len();
     let names = list(names.iter().map(|name| name_literal(name)));
     let lease = lease_literal(open.lease.id);
     let taken = format!(
@@ -71,12 +74,16 @@ async fn try_once(engine: &MysqlEngine, tickets: &[Ticket], open: &OpenLease) ->
     if !is_taken {
         talk.say(&begin, doing).await?;
     }
+    // An order that was drawn before the term began is not granted in it.
     let look = format!(
         "select s.epoch from {} s join {} m where s.id = {lease} \
-         and s.expires > utc_timestamp(6) and not {IS_LOOSE} and {}",
+         and s.expires > utc_timestamp(6) and not {IS_LOOSE} and {} \
+         and m.term <= (select min(c.term) from {} c where c.name in {names} and c.seat = 0) \
+         and @leasehold_alone = {count}",
         tables.session,
         tables.meta,
-        engine.current_text(),
+        engine.granting_text(),
+        tables.claim,
     );
     let rows = talk.say(&look, doing).await?;
     let epoch: Option<u64> = rows.first().and_then(|row| number(row, 0));

@@ -158,6 +158,7 @@ async fn time_limits_of_the_server_do_not_reach_us() {
         "innodb-lock-wait-timeout=0",
         "lock-wait-timeout=1",
         "idle-transaction-timeout=1",
+        "max-statement-time=0.5",
     ];
     let Some((_folder, server)) = mysql(&settings) else {
         return;
@@ -172,6 +173,23 @@ async fn time_limits_of_the_server_do_not_reach_us() {
         guard.release().await.unwrap();
         heard(waiting).await.release().await.unwrap();
     }
+    // A row that is locked for longer than that, which the server counts.
+    let others = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut blocker = others.begin().await.unwrap();
+    for statement in [
+        "set session idle_transaction_timeout = 0",
+        "select * from leasehold_claim where seat = 0 for update",
+    ] {
+        (&mut *blocker).execute(statement).await.unwrap();
+    }
+    let waiting = wait_for_lock(&one, "ledger");
+    super::server::wait_for("a statement that takes long", || {
+        let slow = "select count(*) from information_schema.processlist \
+                    where id <> connection_id() and time_ms > 1000 and info like '%claim%'";
+        (server.sql(slow) == "1").then_some(())
+    });
+    blocker.rollback().await.unwrap();
+    heard(waiting).await.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

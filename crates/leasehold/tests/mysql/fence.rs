@@ -206,3 +206,43 @@ async fn the_next_task_of_the_same_session_waits_for_the_transaction() {
     let mut tx = pool.begin().await.unwrap();
     fence(&next, &mut tx).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fence_of_one_reader_keeps_no_other_from_leaving() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let pool = pool(&server).await;
+    let (one, other, third) = (
+        session(&server.url(), "ttl=1h").await,
+        session(&server.url(), "ttl=1h").await,
+        session(&server.url(), "ttl=1h").await,
+    );
+    let first = one.rwlock("account/1").read().await.unwrap();
+    let second = other.rwlock("account/1").read().await.unwrap();
+    let (mut stays, mut ends) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
+    fence(&first, &mut stays).await.unwrap();
+    fence(&second, &mut ends).await.unwrap();
+    let writer = third.rwlock("account/1");
+    let writer = tokio::spawn(async move { writer.write_within(super::LONG).await });
+    let inspector = inspector(&server.url()).await;
+    queue_of(&inspector, "account/1", 3).await;
+    ends.commit().await.unwrap();
+    // The other transaction is open all the time.
+    let released = tokio::time::timeout(super::LONG, second.release()).await;
+    released.expect("no other is in the way").unwrap();
+    queue_of(&inspector, "account/1", 2).await;
+    let waits = inspector.queue("account/1").await.unwrap();
+    let waits = waits
+        .claims
+        .iter()
+        .find(|claim| !claim.is_holder)
+        .unwrap()
+        .id;
+    let name = leasehold::Name::new("account/1").unwrap();
+    let broken = inspector.evict_claim(&name, waits, "ann", "").await;
+    assert!(broken.unwrap());
+    writer.abort();
+    stays.commit().await.unwrap();
+    first.release().await.unwrap();
+}

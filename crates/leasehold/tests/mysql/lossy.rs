@@ -295,3 +295,29 @@ async fn whoever_stops_after_a_refusal_does_not_stop_the_others() {
     guard.release().await.unwrap();
     heard(waiting).await.release().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_writes_again_in_between_grants_nothing_without_a_row() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    let far = super::session(&way.url(), "ttl=1h&ssl-mode=disabled").await;
+    // One has its row, one has not.
+    lock(&far, "old").await.release().await.unwrap();
+    server.sql("set global read_only = 1");
+    way.arm("on duplicate key update", Fault::AnswerHeldBack);
+    let all = far.lock_all(["old", "new"]);
+    let waiting = tokio::spawn(async move { all.lock_within(LONG).await.unwrap() });
+    way.fired().await;
+    server.sql("set global read_only = 0");
+    way.release();
+    let guards = heard(waiting).await;
+    for guard in &*guards {
+        let place = format!(
+            "select place from leasehold_claim where ticket is not null and name = '{}'",
+            guard.name()
+        );
+        assert_eq!(server.sql(&place), guard.token().get().to_string());
+    }
+}

@@ -13,6 +13,8 @@ mod faults;
 mod fence;
 mod load;
 mod lossy;
+mod lossy_steps;
+mod terms;
 mod tied;
 mod users_pool;
 mod way;

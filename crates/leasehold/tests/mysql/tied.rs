@@ -6,6 +6,7 @@ use leasehold::Lost;
 use leasehold::mysql::MySqlPool;
 use sqlx_core::executor::Executor;
 
+use super::cost::said;
 use super::server::wait_for;
 use super::way::{Fault, Way};
 use super::{heard, inspector, lock, lost, mysql, queue_of, session, wait_for_lock};
@@ -17,10 +18,7 @@ async fn whoever_is_next_is_woken() {
     let Some((_folder, server)) = mysql(&["general-log=1", "general-log-file=said"]) else {
         return;
     };
-    let said = |text: &str| {
-        let said = std::fs::read(server.data().join("said")).unwrap();
-        String::from_utf8_lossy(&said).matches(text).count()
-    };
+    let said = |text: &str| said(&server, text);
     let (one, other) = (
         session(&server.url(), MODE).await,
         session(&server.url(), MODE).await,
@@ -140,4 +138,98 @@ async fn a_closed_session_leaves_no_connection_and_no_lock_behind() {
         (server.sql(open) == "0").then_some(())
     });
     assert_eq!(server.sql("select count(*) from leasehold_session"), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_no_writes_any_more_ends_the_session() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    server.sql("create user app@'127.0.0.1'; grant all on shop.* to app@'127.0.0.1'");
+    // Some may write all the same, and hear of it in another way.
+    let (app, root) = (
+        session(&server.url_as("app"), "ttl=9s&mode=session").await,
+        session(&server.url(), "ttl=9s&mode=session").await,
+    );
+    let guards = [lock(&app, "ledger").await, lock(&root, "other").await];
+    server.sql("set global read_only = 1");
+    for guard in &guards {
+        // At the next renewal, long before the lease is over.
+        assert_eq!(lost(guard).await, Lost::Gone);
+    }
+    server.sql("set global read_only = 0");
+    assert!(lock(&app, "ledger").await.token() > guards[0].token());
+    assert!(lock(&root, "other").await.token() > guards[1].token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_the_server_for_statements_does_not_end_a_doze() {
+    let settings = [
+        "general-log=1",
+        "general-log-file=said",
+        "max-statement-time=1",
+    ];
+    let Some((_folder, server)) = mysql(&settings) else {
+        return;
+    };
+    let one = session(&server.url(), MODE).await;
+    let guard = lock(&one, "ledger").await;
+    wait_for("the end of a doze", || {
+        (said(&server, "select sleep(") > 1).then_some(())
+    });
+    assert_eq!(said(&server, "select get_lock('leasehold+"), 1);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doze_that_was_ended_is_begun_again() {
+    let Some((_folder, mut server)) = mysql(&["general-log=1", "general-log-file=said"]) else {
+        return;
+    };
+    // It renews long after this test is over.
+    let other = session(&server.url(), "ttl=1h&mode=session").await;
+    let bell = "select is_used_lock(concat('leasehold+', lower(hex(id)))) from leasehold_session \
+                where tied";
+    let first = server.sql(bell);
+    server.sql(&format!("kill {first}"));
+    wait_for("another connection that dozes", || {
+        let next = server.sql(bell);
+        (next != "NULL" && next != first).then_some(())
+    });
+    let tied = session(&server.url(), "ttl=1h&mode=session").await;
+    let guard = lock(&tied, "ledger").await;
+    let waiting = wait_for_lock(&other, "ledger");
+    queue_of(&inspector(&server.url()).await, "ledger", 2).await;
+    guard.release().await.unwrap();
+    let guard = heard(waiting).await;
+    assert_eq!(said(&server, "kill query"), 1);
+    server.restart();
+    assert_eq!(lost(&guard).await, Lost::Gone);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_ends_the_session_of_a_process_that_stands_still() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let url = server.url();
+    // A runtime that nobody drives on: its connections stay, and are silent.
+    let stopped = std::thread::spawn(move || {
+        let builder = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = builder.unwrap();
+        let held = runtime.block_on(async {
+            let session = session(&url, "ttl=3s&mode=session").await;
+            let guard = lock(&session, "ledger").await;
+            (session, guard)
+        });
+        (runtime, held)
+    });
+    let (runtime, held) = stopped.join().unwrap();
+    // Its row lasts for longer, so that nothing but the end of its connection frees it.
+    server.sql("update leasehold_session set expires = utc_timestamp(6) + interval 1 hour");
+    let other = session(&server.url(), "ttl=20s").await;
+    assert!(lock(&other, "ledger").await.token() > held.1.token());
+    runtime.shutdown_background();
 }

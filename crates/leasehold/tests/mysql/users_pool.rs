@@ -4,6 +4,7 @@ use leasehold::Session;
 use leasehold::mysql::{MySqlPool, connect_with};
 use sqlx_core::executor::Executor;
 use sqlx_core::pool::PoolOptions;
+use sqlx_core::row::Row;
 
 use super::server::{Mysql, wait_for};
 use super::{LONG, lock, mysql};
@@ -61,4 +62,31 @@ async fn a_transaction_that_was_left_open_takes_no_lock_into_it() {
         assert_eq!(server.sql(CLAIMS), "1", "{left}");
         guard.release().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_does_not_commit_by_itself_serves_as_well() {
+    let Some((_folder, server)) = mysql(&["autocommit=0"]) else {
+        return;
+    };
+    // With one connection, whatever stays open on it is in the way of the next.
+    let pool = pool(&server, 1).await;
+    let one = session(&pool, "ttl=20s").await;
+    let dead = super::session(&server.url(), "ttl=1h").await;
+    let left = lock(&dead, "ledger").await;
+    let end = "update leasehold_session set expires = utc_timestamp(6) - interval 1 second \
+               where ttl = 3600000000";
+    server.sql(end);
+    let guard = lock(&one, "ledger").await;
+    assert!(guard.token() > left.token());
+    guard.release().await.unwrap();
+    let all = one.lock_all(["ledger", "other"]).try_lock().await;
+    let all = all.unwrap().expect("both are free");
+    assert_eq!(server.sql(CLAIMS), "2");
+    drop(all);
+    // It is given back as it was, with nothing open on it.
+    let mut connection = pool.acquire().await.unwrap();
+    let open = "select concat(@@autocommit + 0, @@in_transaction, @@wait_timeout)";
+    let row = (&mut *connection).fetch_one(open).await.unwrap();
+    assert_eq!(row.get::<String, _>(0), "0028800");
 }
