@@ -84,6 +84,7 @@ impl Message<'_> {
             on_lost: OnLost::Term,
             notice: job::notice(None, None, self.session)?,
             max_hold: None,
+            stuck: None,
             max_runtime: self.max_runtime,
             console,
         };
