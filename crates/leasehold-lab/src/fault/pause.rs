@@ -3,10 +3,30 @@
 use std::time::Duration;
 
 use super::Answer;
+use crate::crew::until;
 use crate::torture::World;
 
 pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
     let hand = &world.hands[world.choose_worker(choice)];
+    hand.pause();
+    std::thread::sleep(longest);
+    hand.resume();
+    Answer::Installed
+}
+
+/// How long a worker may take until it comes to its next write.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between the last look at the lock and the write, where no lock can help.
+pub(super) fn at_write(world: &mut World, choice: u64, longest: Duration) -> Answer {
+    let number = world.choose_worker(choice);
+    if let Err(error) = world.stop_at_write(number) {
+        return Answer::Doubtful(error.to_string());
+    }
+    let hand = &world.hands[number];
+    if !until(PATIENCE, || hand.is_stopped()) {
+        return Answer::Doubtful(format!("{} came to no write", hand.name));
+    }
     hand.pause();
     std::thread::sleep(longest);
     hand.resume();

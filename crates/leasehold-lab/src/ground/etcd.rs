@@ -49,4 +49,11 @@ impl Ground for Members {
     fn resume(&mut self, server: usize) {
         self.0.members[server].resume();
     }
+
+    fn depose(&mut self) -> Result<usize, String> {
+        let leader = self.0.leader();
+        self.0.members[leader].kill();
+        self.0.wait_until_writable();
+        Ok(leader)
+    }
 }
