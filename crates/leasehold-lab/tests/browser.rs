@@ -96,13 +96,13 @@ fn look(browser: &Path, folder: &Path, arguments: &[&str]) -> String {
         ))
         .args(arguments)
         .stdin(Stdio::null())
-        .stdout(std::fs::File::create(&output).unwrap())
+        .stdout(std::fs::File::create(&output).expect("the folder can be written"))
         .stderr(Stdio::null())
         .spawn()
-        .unwrap();
+        .expect("the browser starts");
     let deadline = Instant::now() + LONGEST;
     let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
+        if let Some(status) = child.try_wait().expect("it is a child of ours") {
             break status;
         }
         if Instant::now() > deadline {
@@ -113,12 +113,15 @@ fn look(browser: &Path, folder: &Path, arguments: &[&str]) -> String {
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(status.success(), "{arguments:?}: {status}");
-    std::fs::read_to_string(output).unwrap()
+    std::fs::read_to_string(output).expect("it is there, and text")
 }
 
 /// Width and height, which stand in the first block of a PNG file.
 fn size(png: &[u8]) -> (u32, u32) {
     assert_eq!(&png[1..4], b"PNG");
-    let number = |from: usize| u32::from_be_bytes(png[from..from + 4].try_into().unwrap());
+    let number = |from: usize| {
+        let bytes = png[from..from + 4].iter();
+        bytes.fold(0, |number, &byte| number << 8 | u32::from(byte))
+    };
     (number(16), number(20))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Answer;
 use crate::crew::until;
+use crate::history::{Access, Event, Line, now};
 use crate::torture::World;
 
 pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
@@ -17,7 +18,8 @@ pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answe
 /// How long a worker may take until it comes to its next write.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between the last look at the lock and the write, where no lock can help.
+/// Between the last look at the lock and the write, where no lock can help, and
+/// until another has written.
 pub(super) fn at_write(world: &mut World, choice: u64, longest: Duration) -> Answer {
     let number = world.choose_worker(choice);
     if let Err(error) = world.stop_at_write(number) {
@@ -28,9 +30,23 @@ pub(super) fn at_write(world: &mut World, choice: u64, longest: Duration) -> Ans
         return Answer::Doubtful(format!("{} came to no write", hand.name));
     }
     hand.pause();
+    let since = now();
     std::thread::sleep(longest);
+    let is_others = |line: &Line| match &line.event {
+        Event::Decides {
+            of,
+            access,
+            accepted,
+            ..
+        } => line.at > since && *of != hand.name && *accepted && matches!(access, Access::Write(_)),
+        _ => false,
+    };
+    let is_overtaken = until(2 * PATIENCE, || world.recorder.has(is_others));
     hand.resume();
-    Answer::Installed
+    match is_overtaken {
+        true => Answer::Installed,
+        false => Answer::Doubtful(format!("nobody wrote while {} stood still", hand.name)),
+    }
 }
 
 pub(super) fn server(world: &mut World, choice: u64, longest: Duration) -> Answer {
