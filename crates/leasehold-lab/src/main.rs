@@ -77,7 +77,7 @@ enum Command {
     /// Every store under every fault, as a table.
     Matrix {
         /// How long each cell takes.
-        #[arg(long = "for", default_value = "6s", value_parser = leasehold::parse_duration)]
+        #[arg(long = "for", default_value = "4s", value_parser = leasehold::parse_duration)]
         length: std::time::Duration,
         /// How long all of them take together, instead.
         #[arg(long, value_parser = leasehold::parse_duration)]

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use leasehold_lab::disk::REFUSED;
 use leasehold_lab::fault::{DISK_FULL, FAILOVER, PAUSE_AT_WRITE};
 use leasehold_lab::ground::Kind;
 use leasehold_lab::matrix::{Came, Cell, Row};
@@ -55,7 +56,10 @@ fn run(store: &str, row: Row, must: Must, seed: u64, may_skip: bool) -> Result<(
     let (cell, ran) = Cell::run(kind, row, seed, LENGTH, &|_| {})?;
     let grants = ran.map_or(0, |(_, verdict)| verdict.grants);
     match (must, cell.came) {
-        (_, Came::Skipped(why)) if may_skip => println!("skipped: {why}"),
+        // The right to mount a disk is nothing that could be installed.
+        (_, Came::Skipped(why)) if may_skip || why.starts_with(REFUSED) => {
+            println!("skipped: {why}")
+        }
         (Must::BeFenced, Came::Held | Came::TwoBelieved(_)) if grants > 4 => {}
         (Must::Lose, Came::Lost(_)) => {}
         (_, came) => {

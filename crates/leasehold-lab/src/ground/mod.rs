@@ -32,6 +32,13 @@ pub trait Ground: std::fmt::Debug {
     /// Starts a killed server again.
     fn start_again(&mut self, server: usize);
 
+    /// Starts killed servers again, together: some serve only if others do.
+    fn start_all_again(&mut self, servers: &[usize]) {
+        for &server in servers {
+            self.start_again(server);
+        }
+    }
+
     /// Takes away what a killed server had on disk. Gives whether that can be
     /// done without breaking what the store asks of its operator.
     fn forget(&mut self, server: usize) -> bool;
