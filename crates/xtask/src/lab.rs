@@ -12,6 +12,8 @@ pub(crate) fn lab(within: Option<&str>) -> bool {
         .collect();
     arguments.extend(["--write", "GUARANTEES.md"]);
     arguments.extend(within.into_iter().flat_map(|length| ["--within", length]));
-    report.step("every store under every fault", || run(&mut cargo(arguments)));
+    report.step("every store under every fault", || {
+        run(&mut cargo(arguments))
+    });
     report.finish()
 }
