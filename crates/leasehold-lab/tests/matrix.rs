@@ -58,7 +58,7 @@ fn run(store: &str, row: Row, must: Must, seed: u64, may_skip: bool) -> Result<(
     match (must, cell.came) {
         // The right to mount a disk is nothing that could be installed.
         (_, Came::Skipped(why)) if may_skip || why.starts_with(REFUSED) => {
-            println!("skipped: {why}")
+            println!("skipped: {why}");
         }
         (Must::BeFenced, Came::Held | Came::TwoBelieved(_)) if grants > 4 => {}
         (Must::Lose, Came::Lost(_)) => {}
