@@ -38,6 +38,11 @@ pub enum Event {
         /// The lock.
         name: String,
     },
+    /// The store answered that it has a new place in the queue.
+    Queued {
+        /// Whether others are before it; else it holds.
+        waits: bool,
+    },
     /// It got it.
     Granted {
         /// The lock.

@@ -1,6 +1,7 @@
 //! `leasehold-lab`: see every failure happen, and see it caught.
 #![forbid(unsafe_code)]
 
+mod grid;
 mod rack;
 
 use std::path::PathBuf;
@@ -60,6 +61,9 @@ enum Command {
         /// How long a hold takes, in milliseconds.
         #[arg(long, default_value_t = 15)]
         work: u64,
+        /// How many may hold at once: a semaphore if more than one.
+        #[arg(long, default_value_t = 1)]
+        permits: u32,
         /// Break the engine on purpose, to see that it is found out.
         #[arg(long)]
         sabotage: Option<String>,
@@ -67,6 +71,30 @@ enum Command {
         #[arg(long)]
         unfenced: bool,
         /// Where the page goes.
+        #[arg(long, default_value = "lab")]
+        out: PathBuf,
+    },
+    /// Every store under every fault, as a table.
+    Matrix {
+        /// How long each cell takes.
+        #[arg(long = "for", default_value = "4s", value_parser = leasehold::parse_duration)]
+        length: std::time::Duration,
+        /// How long all of them take together, instead.
+        #[arg(long, value_parser = leasehold::parse_duration)]
+        within: Option<std::time::Duration>,
+        /// Some stores only, with commas between.
+        #[arg(long, value_delimiter = ',')]
+        stores: Vec<String>,
+        /// Some faults only, with commas between.
+        #[arg(long, value_delimiter = ',')]
+        faults: Vec<String>,
+        /// The seed of the first cell; the next ones count on.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Puts the table between its marks in this file.
+        #[arg(long)]
+        write: Option<PathBuf>,
+        /// Where the pages go.
         #[arg(long, default_value = "lab")]
         out: PathBuf,
     },
@@ -100,6 +128,7 @@ fn main() -> ExitCode {
             workers,
             ttl,
             work,
+            permits,
             sabotage,
             unfenced,
             out,
@@ -111,8 +140,26 @@ fn main() -> ExitCode {
             workers,
             ttl,
             work,
+            permits,
             sabotage,
             unfenced,
+            out,
+        }),
+        Command::Matrix {
+            length,
+            within,
+            stores,
+            faults,
+            seed,
+            write,
+            out,
+        } => grid::run(&grid::Wish {
+            length,
+            within,
+            stores,
+            faults,
+            seed,
+            write,
             out,
         }),
         Command::Worker { job } => worker(&job),

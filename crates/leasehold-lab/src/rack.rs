@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use leasehold_lab::fault::{Answer, FAULTS, Fault};
 use leasehold_lab::ground::Kind;
-use leasehold_lab::page::{Mood, Run, Table, page};
 use leasehold_lab::story::Error;
 use leasehold_lab::torture::{Plan, Verdict, torture};
 use leasehold_lab::worker::Sabotage;
@@ -22,6 +21,7 @@ pub(crate) struct Wish {
     pub(crate) workers: usize,
     pub(crate) ttl: u64,
     pub(crate) work: u64,
+    pub(crate) permits: u32,
     pub(crate) unfenced: bool,
     pub(crate) sabotage: Option<String>,
     pub(crate) out: PathBuf,
@@ -61,6 +61,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
         workers: wish.workers.max(1),
         ttl_millis: wish.ttl,
         work_millis: wish.work,
+        permits: wish.permits.max(1),
         fenced: !wish.unfenced,
         sabotage,
     };
@@ -98,38 +99,8 @@ fn report(wish: &Wish, plan: &Plan, verdict: &Verdict) -> Result<ExitCode, Error
     for violation in &verdict.broken {
         println!("  BROKEN: {}: {}", violation.invariant, violation.text);
     }
-    std::fs::create_dir_all(&wish.out)?;
     let name = format!("torture-{}-{}", plan.kind.name, plan.seed);
-    let file = std::fs::File::create(wish.out.join(format!("{name}.jsonl")))?;
-    verdict.history.write(std::io::BufWriter::new(file))?;
-    let violations = verdict.violations();
-    let title = format!("seed {}", plan.seed);
-    let runs = [Run {
-        title: &title,
-        history: &verdict.history,
-        violations: &violations,
-    }];
-    let mood = match verdict.broken.is_empty() {
-        true => Mood::Good,
-        false => Mood::Bad,
-    };
-    let table = Table {
-        heads: ["store", "grants", "broken", "as the theory says"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: vec![(
-            mood,
-            vec![
-                plan.kind.name.to_owned(),
-                verdict.grants.to_string(),
-                verdict.broken.len().to_string(),
-                verdict.allowed.len().to_string(),
-            ],
-        )],
-    };
-    let path = wish.out.join(format!("{name}.html"));
-    let lead = "Faults under load, and what became of the promises.";
-    std::fs::write(&path, page(&name, lead, &table, &runs))?;
+    let path = verdict.write(plan, &name, &wish.out)?;
     println!("\n  {}", path.display());
     Ok(match verdict.broken.is_empty() {
         true => ExitCode::SUCCESS,

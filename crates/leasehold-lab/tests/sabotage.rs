@@ -38,7 +38,15 @@ fn run(sabotage: Option<Sabotage>) -> Result<(), Failed> {
         length: Duration::from_secs(6),
         workers: 3,
         ttl_millis: TTL,
-        work_millis: TTL + TTL / 3,
+        work_millis: match sabotage {
+            // Everybody gets the lock before it gives up.
+            Some(Sabotage::LosesPlace) => TTL / 5,
+            _ => TTL + TTL / 3,
+        },
+        permits: match sabotage {
+            Some(Sabotage::ExtraPermit) => 2,
+            _ => 1,
+        },
         fenced: true,
         sabotage,
     };

@@ -1,4 +1,5 @@
-//! The project's chores: `cargo xtask test`, `tools`, `verify` and `fix`.
+//! The project's chores: `cargo xtask test`, `tools`, `verify`, `lab` and
+//! `fix`.
 //!
 //! Standard library only, because this crate is compiled first on every fresh
 //! machine and everything else waits for it.
@@ -14,6 +15,7 @@ mod clients;
 mod deny;
 mod files;
 mod fix;
+mod lab;
 mod links;
 mod manifest;
 mod report;
@@ -36,6 +38,8 @@ usage: cargo xtask <chore>
   tools            only install and build what the tests need
   verify           formatting, lints for every feature, docs, licences, links
                    and house rules; changes nothing
+  lab              every store under every fault, into GUARANTEES.md
+  lab --for 1h     the same, so long in all
   fix              format, and apply what the lints suggest
 ";
 
@@ -45,6 +49,7 @@ enum Chore {
     Test { quick: bool },
     Tools,
     Verify,
+    Lab { within: Option<String> },
     Fix,
 }
 
@@ -63,6 +68,7 @@ fn main() -> ExitCode {
         Chore::Test { quick } => test::test(quick),
         Chore::Tools => test::tools(),
         Chore::Verify => verify::verify(),
+        Chore::Lab { within } => lab::lab(within.as_deref()),
         Chore::Fix => fix::fix(),
     };
     if succeeded {
@@ -79,6 +85,10 @@ fn chore(words: &[&str]) -> Option<Chore> {
         ["test", "--quick"] => Some(Chore::Test { quick: true }),
         ["tools"] => Some(Chore::Tools),
         ["verify"] => Some(Chore::Verify),
+        ["lab"] => Some(Chore::Lab { within: None }),
+        ["lab", "--for", length] => Some(Chore::Lab {
+            within: Some((*length).to_owned()),
+        }),
         ["fix"] => Some(Chore::Fix),
         _ => None,
     }
@@ -98,5 +108,6 @@ mod tests {
     fn an_unknown_option_is_refused() {
         assert_eq!(chore(&["test", "--quik"]), None);
         assert_eq!(chore(&["verify", "--quick"]), None);
+        assert_eq!(chore(&["lab", "--for"]), None);
     }
 }

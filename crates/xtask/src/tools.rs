@@ -60,6 +60,8 @@ pub(crate) const TOOLS: &[Tool] = &[
         "libfaketime",
         "conformance",
     ),
+    tool("chromium", "chromium", "browser"),
+    tool("mount", "mount", "servers"),
 ];
 
 /// The tools of the table that this machine does not have.

@@ -1,6 +1,8 @@
 //! What can be broken, one idea per file. Each says whether it could be done.
 
 mod clock;
+mod disk;
+mod failover;
 mod kill;
 mod network;
 mod pause;
@@ -30,6 +32,13 @@ pub struct Fault {
     pub happen: fn(&mut World, u64, Duration) -> Answer,
 }
 
+/// A worker stands still between its last look at the lock and its write.
+pub const PAUSE_AT_WRITE: &str = "pause-at-write";
+/// Needs a store with more than one server, which is started for it.
+pub const FAILOVER: &str = "failover";
+/// Needs a disk of its own for the store, which is mounted for it.
+pub const DISK_FULL: &str = "disk-full";
+
 /// All faults.
 pub const FAULTS: &[Fault] = &[
     Fault {
@@ -39,6 +48,10 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "pause",
         happen: pause::worker,
+    },
+    Fault {
+        name: PAUSE_AT_WRITE,
+        happen: pause::at_write,
     },
     Fault {
         name: "pause-server",
@@ -71,6 +84,14 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "clock",
         happen: clock::ahead,
+    },
+    Fault {
+        name: FAILOVER,
+        happen: failover::leader,
+    },
+    Fault {
+        name: DISK_FULL,
+        happen: disk::full,
     },
 ];
 

@@ -48,7 +48,7 @@ fn storm(
     let name = world.hands[number].name.clone();
     let proxies = &world.networks[number];
     if proxies.is_empty() {
-        return Answer::Skipped("the store has no network".into());
+        return Answer::Skipped("nothing can be put between a worker and this store".into());
     }
     world.recorder.breaks(kind, &name);
     for proxy in proxies {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::Answer;
+use crate::crew::until;
+use crate::history::{Access, Event, Line, now};
 use crate::torture::World;
 
 pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
@@ -11,6 +13,40 @@ pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answe
     std::thread::sleep(longest);
     hand.resume();
     Answer::Installed
+}
+
+/// How long a worker may take until it comes to its next write.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between the last look at the lock and the write, where no lock can help, and
+/// until another has written.
+pub(super) fn at_write(world: &mut World, choice: u64, longest: Duration) -> Answer {
+    let number = world.choose_worker(choice);
+    if let Err(error) = world.stop_at_write(number) {
+        return Answer::Doubtful(error.to_string());
+    }
+    let hand = &world.hands[number];
+    if !until(PATIENCE, || hand.is_stopped()) {
+        return Answer::Doubtful(format!("{} came to no write", hand.name));
+    }
+    hand.pause();
+    let since = now();
+    std::thread::sleep(longest);
+    let is_others = |line: &Line| match &line.event {
+        Event::Decides {
+            of,
+            access,
+            accepted,
+            ..
+        } => line.at > since && *of != hand.name && *accepted && matches!(access, Access::Write(_)),
+        _ => false,
+    };
+    let is_overtaken = until(2 * PATIENCE, || world.recorder.has(is_others));
+    hand.resume();
+    match is_overtaken {
+        true => Answer::Installed,
+        false => Answer::Doubtful(format!("nobody wrote while {} stood still", hand.name)),
+    }
 }
 
 pub(super) fn server(world: &mut World, choice: u64, longest: Duration) -> Answer {

@@ -37,6 +37,16 @@ impl Ground for Members {
         self.0.members[server].restart();
     }
 
+    fn start_all_again(&mut self, servers: &[usize]) {
+        std::thread::scope(|scope| {
+            for (number, member) in self.0.members.iter_mut().enumerate() {
+                if servers.contains(&number) {
+                    scope.spawn(|| member.restart());
+                }
+            }
+        });
+    }
+
     // A member that forgot must be removed and added anew, as its manual says.
     fn forget(&mut self, _: usize) -> bool {
         false
@@ -48,5 +58,12 @@ impl Ground for Members {
 
     fn resume(&mut self, server: usize) {
         self.0.members[server].resume();
+    }
+
+    fn depose(&mut self) -> Result<usize, String> {
+        let leader = self.0.leader();
+        self.0.members[leader].kill();
+        self.0.wait_until_writable();
+        Ok(leader)
     }
 }

@@ -4,7 +4,9 @@ mod etcd;
 mod mysql;
 mod postgres;
 mod redis;
+mod sentinel;
 mod sqlite;
+mod standby;
 mod zookeeper;
 
 use std::path::Path;
@@ -13,8 +15,13 @@ use crate::story::Error;
 
 /// A store under test.
 pub trait Ground: std::fmt::Debug {
-    /// The ports of its servers; none if it has none.
+    /// The ports on which workers reach it; none if nothing can be put between.
     fn ports(&self) -> Vec<u16>;
+
+    /// How many servers it has that can be broken.
+    fn servers(&self) -> usize {
+        self.ports().len()
+    }
 
     /// Its URL for a worker that reaches its servers on these ports.
     fn url(&self, ports: &[u16], ttl_millis: u64) -> String;
@@ -24,6 +31,13 @@ pub trait Ground: std::fmt::Debug {
 
     /// Starts a killed server again.
     fn start_again(&mut self, server: usize);
+
+    /// Starts killed servers again, together: some serve only if others do.
+    fn start_all_again(&mut self, servers: &[usize]) {
+        for &server in servers {
+            self.start_again(server);
+        }
+    }
 
     /// Takes away what a killed server had on disk. Gives whether that can be
     /// done without breaking what the store asks of its operator.
@@ -40,7 +54,19 @@ pub trait Ground: std::fmt::Debug {
         let _ = (server, millis);
         false
     }
+
+    /// Kills the server that leads and waits until another does. Gives which it
+    /// was.
+    ///
+    /// # Errors
+    /// Why this cannot be, for people.
+    fn depose(&mut self) -> Result<usize, String> {
+        Err("no server of this store takes over from another here".into())
+    }
 }
+
+/// How a store is started in a folder.
+pub type Start = fn(&Path) -> Result<Box<dyn Ground>, Error>;
 
 /// A store that the lab can start.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +76,12 @@ pub struct Kind {
     /// What is missing on this machine, if something is.
     pub lacks: fn() -> Option<&'static str>,
     /// Starts it in this folder.
-    pub start: fn(&Path) -> Result<Box<dyn Ground>, Error>,
+    pub start: Start,
+    /// Starts it so that a server can take over from another, where that is
+    /// another way.
+    pub start_replicated: Start,
+    /// How many megabytes it needs, if its disk is to be full.
+    pub room: u32,
 }
 
 /// All stores that the lab can start.
@@ -59,36 +90,50 @@ pub const KINDS: &[Kind] = &[
         name: "sqlite",
         lacks: || None,
         start: sqlite::start,
+        start_replicated: sqlite::start,
+        room: 8,
     },
     Kind {
         name: "redis",
         lacks: redis::lacks,
         start: redis::start_one,
+        start_replicated: sentinel::start,
+        room: 8,
     },
     Kind {
         name: "redlock",
         lacks: redis::lacks,
         start: redis::start_five,
+        start_replicated: redis::start_five,
+        room: 16,
     },
     Kind {
         name: "etcd",
         lacks: etcd::lacks,
         start: etcd::start,
+        start_replicated: etcd::start,
+        room: 600,
     },
     Kind {
         name: "zookeeper",
         lacks: zookeeper::lacks,
         start: zookeeper::start,
+        start_replicated: zookeeper::start,
+        room: 300,
     },
     Kind {
         name: "postgres",
         lacks: postgres::lacks,
         start: postgres::start,
+        start_replicated: standby::start,
+        room: 200,
     },
     Kind {
         name: "mariadb",
         lacks: mysql::lacks,
         start: mysql::start,
+        start_replicated: mysql::start,
+        room: 400,
     },
 ];
 

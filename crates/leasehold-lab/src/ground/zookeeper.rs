@@ -48,4 +48,12 @@ impl Ground for Ensemble {
     fn resume(&mut self, server: usize) {
         self.0.servers[server].resume();
     }
+
+    fn depose(&mut self) -> Result<usize, String> {
+        let leader = self.0.leader();
+        self.0.servers[leader].kill();
+        // Another one, since a dead one says nothing.
+        self.0.leader();
+        Ok(leader)
+    }
 }

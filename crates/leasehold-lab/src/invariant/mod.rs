@@ -3,6 +3,8 @@
 
 mod capacity;
 mod exclusion;
+mod linear;
+mod order;
 mod progress;
 mod stale;
 mod tokens;
@@ -12,6 +14,8 @@ use crate::history::{Event, History, Moment};
 
 pub use capacity::capacity;
 pub use exclusion::exclusion;
+pub use linear::linearizable;
+pub use order::order_of_service;
 pub use progress::progress;
 pub use stale::{lost_updates, stale_writes};
 pub use tokens::token_order;

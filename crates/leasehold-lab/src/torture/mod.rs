@@ -1,5 +1,6 @@
 //! Server, workload, faults, history, invariants, report: all from one seed.
 
+mod report;
 mod verdict;
 
 use std::net::SocketAddr;
@@ -10,7 +11,8 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use crate::crew::{Hand, until};
-use crate::fault::{Answer, Fault};
+use crate::disk::Disk;
+use crate::fault::{Answer, DISK_FULL, FAILOVER, Fault};
 use crate::ground::{Ground, Kind};
 use crate::history::Event;
 use crate::proxy::Proxy;
@@ -19,12 +21,16 @@ use crate::resource::Resource;
 use crate::story::Error;
 use crate::worker::{Job, Sabotage, Strategy, Work};
 
+use verdict::Ended;
+
 pub use verdict::{Expected, Verdict};
 
 /// How long a fault lasts at most, in ttls.
 const LONGEST_FAULT: f64 = 2.5;
 /// After the faults, everybody gets the lock within so many ttls.
 const BOUND: u64 = 12;
+/// How long the workers may take until they ask for the first time.
+const LONGEST_START: Duration = Duration::from_secs(30);
 /// The lock of a run.
 const LOCK: &str = "lab/torture";
 
@@ -45,6 +51,8 @@ pub struct Plan {
     pub ttl_millis: u64,
     /// How long a hold takes.
     pub work_millis: u64,
+    /// How many may hold at once: a mutex, or a semaphore.
+    pub permits: u32,
     /// Whether the resource checks fences.
     pub fenced: bool,
     /// What is wrong with the engine, on purpose.
@@ -63,6 +71,9 @@ pub struct World {
     /// What happened so far.
     pub recorder: Recorder,
     jobs: Vec<Job>,
+    /// The disk of the store; why it has none of its own, if it has not. It
+    /// goes last, after the servers.
+    pub disk: Result<Disk, String>,
 }
 
 impl World {
@@ -75,9 +86,18 @@ impl World {
     /// One of the servers, and its name; none if there is none.
     #[must_use]
     pub fn choose_server(&self, choice: u64) -> Option<(usize, String)> {
-        let count = self.ground.ports().len() as u64;
+        let count = self.ground.servers() as u64;
         let number = usize::try_from(choice.checked_rem(count)?).unwrap_or(0);
         Some((number, format!("server {}", number + 1)))
+    }
+
+    /// Tells a worker to stand still before its next write.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub fn stop_at_write(&self, number: usize) -> std::io::Result<()> {
+        let file = self.jobs[number].stops_with.as_ref();
+        file.map_or(Ok(()), |file| std::fs::write(file, ""))
     }
 
     /// Starts a worker anew in the place of a dead one.
@@ -99,11 +119,15 @@ pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Ve
     let ledger = Resource::start("ledger", 0, recorder.clone())?;
     let stop = folder.join("stop");
     let mut world = start(plan, folder, &recorder, ledger.address, &stop)?;
+    let names: Vec<String> = world.jobs.iter().map(|job| job.name.clone()).collect();
+    let is_at_work = |name: &String| recorder.has(|line| line.by == *name);
+    if !until(LONGEST_START, || names.iter().all(is_at_work)) {
+        return Err("a worker did not come to work".into());
+    }
     tell_phase(&recorder, "safety");
     let answers = break_things(plan, &mut world, progress);
     progress("no more faults: everybody gets the lock again");
     tell_phase(&recorder, "liveness");
-    let names: Vec<String> = world.jobs.iter().map(|job| job.name.clone()).collect();
     let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
     until(bound, || verdict::all_served(&recorder, &names));
     std::fs::write(&stop, "")?;
@@ -112,14 +136,15 @@ pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Ve
     }
     let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
     let left = left_behind(&url, plan.ttl_millis)?;
-    Ok(Verdict::new(
-        plan,
-        &recorder.history(),
+    let promises = promises(&url)?;
+    let ended = Ended {
         answers,
-        &names,
+        workers: names,
         bound,
         left,
-    ))
+        promises,
+    };
+    Ok(Verdict::new(plan, &recorder.history(), ended))
 }
 
 fn start(
@@ -129,8 +154,20 @@ fn start(
     ledger: SocketAddr,
     stop: &Path,
 ) -> Result<World, Error> {
+    let has = |name: &str| plan.faults.iter().any(|fault| fault.name == name);
+    let place = folder.join("store");
+    std::fs::create_dir_all(&place)?;
+    let disk = match has(DISK_FULL) {
+        true => Disk::mount(&place, plan.kind.room),
+        false => Err("the store has no disk of its own".to_owned()),
+    };
+    let start = match has(FAILOVER) {
+        true => plan.kind.start_replicated,
+        false => plan.kind.start,
+    };
     let mut world = World {
-        ground: (plan.kind.start)(folder)?,
+        ground: start(&place)?,
+        disk,
         hands: Vec::new(),
         networks: Vec::new(),
         recorder: recorder.clone(),
@@ -140,6 +177,8 @@ fn start(
         true => Strategy::Fenced,
         false => Strategy::Unfenced,
     };
+    let whole = world.ground.url(&world.ground.ports(), plan.ttl_millis);
+    let promises = promises(&whole)?;
     for number in 1..=plan.workers {
         let mut proxies = Vec::new();
         for port in world.ground.ports() {
@@ -157,6 +196,10 @@ fn start(
             patience_millis: 2 * plan.ttl_millis,
             ttl_millis: plan.ttl_millis,
             sabotage: plan.sabotage,
+            permits: plan.permits,
+            // Every other one, because the rest connects as users do.
+            tells_place: promises.fair && plan.permits == 1 && number % 2 == 1,
+            stops_with: Some(folder.join(format!("stop-{number}"))),
             ends_with: Some(PathBuf::from(stop)),
             ..Job::new(&format!("w{number}"), strategy, &url, LOCK, ledger)
         };
@@ -184,7 +227,12 @@ fn break_things(
         let most = plan.ttl_millis as f64 * LONGEST_FAULT;
         let length = Duration::from_millis(rng.random_range(20..=most as u64));
         progress(fault.name);
-        answers.push((fault.name, (fault.happen)(world, rng.random(), length)));
+        let answer = (fault.happen)(world, rng.random(), length);
+        let is_idle = plan.faults.len() == 1 && matches!(answer, Answer::Skipped(_));
+        answers.push((fault.name, answer));
+        if is_idle {
+            break;
+        }
     }
     if plan.faults.is_empty() {
         std::thread::sleep(plan.length);
@@ -194,6 +242,14 @@ fn break_things(
 
 fn tell_phase(recorder: &Recorder, name: &str) {
     recorder.tell("lab", Event::Phase { name: name.into() });
+}
+
+/// What the store guarantees.
+fn promises(url: &str) -> Result<leasehold::engine::Promises, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(leasehold::inspect(url))?.promises())
 }
 
 /// How many claims are in the queue when nobody is left and their time is over.

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use leasehold::engine::{Grade, Promises};
+
 use super::Plan;
-use crate::fault::Answer;
+use crate::fault::{Answer, FAILOVER, PAUSE_AT_WRITE};
 use crate::history::{Event, History};
 use crate::hold::holds;
 use crate::invariant::{
-    Violation, exclusion, lost_updates, progress, stale_writes, token_order, told_in_time,
+    Violation, capacity, exclusion, linearizable, lost_updates, order_of_service, progress,
+    stale_writes, token_order, told_in_time,
 };
 use crate::recorder::Recorder;
 
@@ -36,55 +39,79 @@ pub enum Expected {
     Possible,
 }
 
-/// Faults under which two may believe to hold on this store, as its page says.
-fn lets_two_in(store: &str, fault: &str) -> bool {
-    match store {
-        // Expiry goes by the server's wall clock, and a server that forgets has
-        // nobody to ask.
-        "redis" => matches!(fault, "clock" | "restart-empty"),
-        "redlock" => fault == "clock",
+/// Whether two may believe to hold under this fault, by what the store promises.
+fn lets_two_in(promises: Promises, fault: &str) -> bool {
+    match fault {
+        // A clock that jumps lets a store forget before the time; one that
+        // promises to be durable must not.
+        "clock" => !promises.durable,
+        // A store whose tokens are ordered whatever happens knows when it forgot.
+        "restart-empty" | FAILOVER => !promises.durable && promises.fence < Grade::Ordered,
         _ => false,
     }
 }
 
+/// What is known at the end of a run, beside its history.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) answers: Vec<(&'static str, Answer)>,
+    pub(super) workers: Vec<String>,
+    /// How long everybody may take after the faults.
+    pub(super) bound: Duration,
+    /// How many claims are left.
+    pub(super) left: usize,
+    pub(super) promises: Promises,
+}
+
 impl Verdict {
-    pub(super) fn new(
-        plan: &Plan,
-        history: &History,
-        answers: Vec<(&'static str, Answer)>,
-        workers: &[String],
-        bound: Duration,
-        left: usize,
-    ) -> Self {
-        let (mut broken, mut allowed) = (Vec::new(), Vec::new());
-        let two = plan
+    pub(super) fn new(plan: &Plan, history: &History, ended: Ended) -> Self {
+        let promises = ended.promises;
+        let has = |happens: &dyn Fn(&str) -> bool| match plan
             .faults
             .iter()
-            .any(|fault| lets_two_in(plan.kind.name, fault.name));
-        let two = match two {
+            .any(|fault| happens(fault.name))
+        {
             true => Expected::Possible,
             false => Expected::Never,
         };
+        let two = has(&|fault| lets_two_in(promises, fault));
+        // Tokens that go by a clock may repeat themselves where two may hold.
+        let tokens = match promises.fence {
+            Grade::Ordered => Expected::Never,
+            _ => two,
+        };
         // Nobody's lock survives a pause between the last look and the write.
-        let pauses = plan.faults.iter().any(|fault| fault.name == "pause");
+        let pauses = has(&|fault| matches!(fault, "pause" | PAUSE_AT_WRITE));
         let unfenced = match (plan.fenced, two, pauses) {
-            (true, _, _) => Expected::Never,
-            (false, Expected::Never, false) => Expected::Never,
+            (true, _, _) | (false, Expected::Never, Expected::Never) => Expected::Never,
             _ => Expected::Possible,
         };
-        let bound = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
-        let found = [
-            (two, exclusion(history)),
-            (two, told_in_time(history)),
-            (tokens(plan), token_order(history)),
-            (unfenced, stale_writes(history)),
-            (unfenced, lost_updates(history, "ledger")),
+        let bound = u64::try_from(ended.bound.as_nanos()).unwrap_or(u64::MAX);
+        let mut found = vec![
+            (tokens, token_order(history)),
             (
                 Expected::Never,
-                progress(history, "liveness", workers, bound),
+                progress(history, "liveness", &ended.workers, bound),
             ),
-            (Expected::Never, leftover(history, left)),
+            (Expected::Never, leftover(history, ended.left)),
         ];
+        if plan.permits > 1 {
+            let permits = usize::try_from(plan.permits).unwrap_or(usize::MAX);
+            found.push((two, capacity(history, permits)));
+        } else {
+            found.extend([
+                (two, exclusion(history)),
+                (two, told_in_time(history)),
+                (unfenced, stale_writes(history)),
+                (unfenced, lost_updates(history, "ledger")),
+                (Expected::Never, linearizable(history, 0)),
+            ]);
+        }
+        if promises.fair && plan.permits == 1 {
+            // Who comes to a store that forgot may be first in its new queue.
+            found.push((two, order_of_service(history)));
+        }
+        let (mut broken, mut allowed) = (Vec::new(), Vec::new());
         for (expected, violations) in found {
             match expected {
                 Expected::Never => broken.extend(violations),
@@ -96,7 +123,7 @@ impl Verdict {
             grants: holds(history).len(),
             broken,
             allowed,
-            answers,
+            answers: ended.answers,
         }
     }
 
@@ -104,17 +131,6 @@ impl Verdict {
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
         self.broken.iter().chain(&self.allowed).cloned().collect()
-    }
-}
-
-/// Tokens of one Redis server go by its clock: grade B. One that forgets, or
-/// whose clock is set back, may repeat itself.
-fn tokens(plan: &Plan) -> Expected {
-    let is_at_risk = |name: &str| matches!(name, "clock" | "restart-empty");
-    let at_risk = plan.faults.iter().any(|fault| is_at_risk(fault.name));
-    match plan.kind.name == "redis" && at_risk {
-        true => Expected::Possible,
-        false => Expected::Never,
     }
 }
 

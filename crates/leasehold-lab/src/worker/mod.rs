@@ -2,6 +2,7 @@
 //! one of many ways. It tells every step on its standard output before it goes
 //! on, so that what a killed one did is known.
 
+mod observed;
 mod ours;
 mod redis;
 mod sabotage;
@@ -43,6 +44,14 @@ pub struct Job {
     pub patience_millis: u64,
     /// How long a hold may last, whatever it does.
     pub max_hold_millis: Option<u64>,
+    /// How many may hold at once: a semaphore instead of a mutex if more than
+    /// one, and nothing is done under it but to take time.
+    pub permits: u32,
+    /// Whether it tells when the store has put it into the queue.
+    pub tells_place: bool,
+    /// It removes this file and stands still before its next write if the file
+    /// is there.
+    pub stops_with: Option<PathBuf>,
     /// The worker ends when this file is there.
     pub ends_with: Option<PathBuf>,
     /// What is wrong with its engine, on purpose.
@@ -154,6 +163,9 @@ impl Job {
             ttl_millis: 1_000,
             patience_millis: 20_000,
             max_hold_millis: None,
+            permits: 1,
+            tells_place: false,
+            stops_with: None,
             ends_with: None,
             sabotage: None,
             accident: None,
@@ -165,6 +177,12 @@ impl Worker {
     /// Whether this hold has the accident.
     fn has(&self, hold: u64, accident: &Accident) -> bool {
         hold == 0 && self.job.accident.as_ref() == Some(accident)
+    }
+
+    /// Whether somebody wants it to stand still before this write.
+    fn is_to_stop(&self) -> bool {
+        let file = self.job.stops_with.as_ref();
+        file.is_some_and(|file| std::fs::remove_file(file).is_ok())
     }
 
     /// The number of the next hold of this process.
@@ -226,7 +244,7 @@ pub async fn work(job: Job) -> Result<(), Box<dyn std::error::Error + Send + Syn
     let mut running = tokio::task::JoinSet::new();
     let local = Arc::new(tokio::sync::Mutex::new(()));
     let session = match worker.job.strategy {
-        Strategy::Unfenced | Strategy::Fenced => Some(ours::connect(&worker.job).await?),
+        Strategy::Unfenced | Strategy::Fenced => Some(ours::connect_patiently(&worker.job).await?),
         _ => None,
     };
     for number in 1..=tasks {

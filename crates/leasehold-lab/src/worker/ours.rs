@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::conformance::Bench;
 use leasehold::{Effect, Guard, Session};
 
+use super::observed::observed;
 use super::section::{Done, section};
 use super::{Job, Strategy, Worker, tell};
 use crate::history::{Event, Moment, now};
@@ -16,14 +18,38 @@ const LOOK: Duration = Duration::from_millis(20);
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
-    let Some(sabotage) = job.sabotage else {
+    if job.sabotage.is_none() && !job.tells_place {
         return Ok(Arc::new(leasehold::connect(&job.url).await?));
-    };
+    }
     // The store's URL without its options: the engine has no say in them.
     let url = job.url.split('?').next().unwrap_or_default();
-    let engine = sabotage.on(url).await?;
+    let mut engine = Bench::new(url).await?.engine().await;
+    if let Some(sabotage) = job.sabotage {
+        engine = sabotage.on(engine);
+    }
+    if job.tells_place {
+        engine = observed(engine, &job.name);
+    }
     let ttl = Duration::from_millis(job.ttl_millis);
     Ok(Arc::new(Session::with_engine(engine, ttl).await?))
+}
+
+/// Connects, and tries again for as long as the worker waits for a lock: its
+/// store may be away just now.
+pub(super) async fn connect_patiently(job: &Job) -> Result<Arc<Session>> {
+    let longest = Duration::from_millis(job.patience_millis).max(LOOK) * 4;
+    let deadline = tokio::time::Instant::now() + longest;
+    loop {
+        let error = match tokio::time::timeout(longest, connect(job)).await {
+            Ok(Ok(session)) => return Ok(session),
+            Ok(Err(error)) => error,
+            Err(_) => "the store does not answer".into(),
+        };
+        if tokio::time::Instant::now() > deadline {
+            return Err(error);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Locks and works until the work is done. A session that is lost is replaced.
@@ -38,11 +64,7 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
                 name: worker.job.lock.clone(),
             },
         );
-        let mut mutex = session.mutex(&worker.job.lock);
-        if let Some(millis) = worker.job.max_hold_millis {
-            mutex = mutex.max_hold(Duration::from_millis(millis));
-        }
-        let guard = match mutex.lock_within(patience).await {
+        let guard = match lock(&worker.job, &session, patience).await {
             Ok(guard) => guard,
             Err(error) => {
                 let unknown = error.effect() == Effect::Unknown;
@@ -115,6 +137,19 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
         }
         tokio::time::sleep(Duration::from_millis(worker.job.work.rests_millis)).await;
     }
+}
+
+/// Waits for the lock of the job, a mutex or a permit of a semaphore.
+async fn lock(job: &Job, session: &Session, patience: Duration) -> leasehold::Result<Guard> {
+    if job.permits > 1 {
+        let semaphore = session.semaphore(&job.lock, job.permits);
+        return semaphore.acquire_within(patience).await;
+    }
+    let mut mutex = session.mutex(&job.lock);
+    if let Some(millis) = job.max_hold_millis {
+        mutex = mutex.max_hold(Duration::from_millis(millis));
+    }
+    mutex.lock_within(patience).await
 }
 
 /// Tells how long the holder may go on; ends when it may not.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::conformance::Bench;
 use leasehold::engine::{
     Cause, ClaimRef, Engine, Finding, Inspect, Lease, Owner, Promises, Queue, Renewal, Standing,
     Ticket, Watch, Withdrawn,
@@ -27,16 +26,22 @@ pub enum Sabotage {
     StuckToken,
     /// A release says that it was done and does nothing.
     LazyRelease,
+    /// A claim that waits goes to the end of the queue again and again.
+    LosesPlace,
+    /// A semaphore has one permit more than it says.
+    ExtraPermit,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::LateWatchdog,
         Self::NoOwnerCheck,
         Self::EarlyExpiry,
         Self::StuckToken,
         Self::LazyRelease,
+        Self::LosesPlace,
+        Self::ExtraPermit,
     ];
 
     /// Its name on the command line.
@@ -48,6 +53,8 @@ impl Sabotage {
             Self::EarlyExpiry => "early-expiry",
             Self::StuckToken => "stuck-token",
             Self::LazyRelease => "lazy-release",
+            Self::LosesPlace => "loses-place",
+            Self::ExtraPermit => "extra-permit",
         }
     }
 
@@ -59,13 +66,12 @@ impl Sabotage {
             .find(|sabotage| sabotage.name() == name)
     }
 
-    /// An engine on this store that is wrong in this way.
-    pub(super) async fn on(self, url: &str) -> Result<Arc<dyn Engine>> {
-        let inner = Bench::new(url).await?.engine().await;
-        Ok(Arc::new(Sabotaged {
+    /// This engine, wrong in this way.
+    pub(super) fn on(self, inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
+        Arc::new(Sabotaged {
             inner,
             sabotage: self,
-        }))
+        })
     }
 }
 
@@ -76,6 +82,26 @@ struct Sabotaged {
 }
 
 impl Sabotaged {
+    fn ticket(&self, ticket: &Ticket) -> Ticket {
+        let mut ticket = ticket.clone();
+        if self.sabotage == Sabotage::ExtraPermit {
+            ticket.capacity = ticket.capacity.saturating_add(1);
+        }
+        ticket
+    }
+
+    /// Goes to the end of the queue whenever it has waited for a while.
+    async fn wait_without_place(&self, ticket: &Ticket, watch: Watch) -> Result<Standing> {
+        let waiting = self.inner.wait(ticket, watch);
+        match tokio::time::timeout(Duration::from_millis(50), waiting).await {
+            Ok(standing) => standing,
+            Err(_) => {
+                self.inner.withdraw(&ticket.claim, Cause::Ours).await?;
+                self.inner.enqueue(ticket).await
+            }
+        }
+    }
+
     fn standing(&self, standing: Standing) -> Standing {
         match (standing, self.sabotage) {
             (Standing::Held { .. }, Sabotage::StuckToken) => Standing::Held {
@@ -121,11 +147,16 @@ impl Engine for Sabotaged {
     }
 
     async fn enqueue(&self, ticket: &Ticket) -> Result<Standing> {
-        Ok(self.standing(self.inner.enqueue(ticket).await?))
+        let ticket = self.ticket(ticket);
+        Ok(self.standing(self.inner.enqueue(&ticket).await?))
     }
 
     async fn wait(&self, ticket: &Ticket, watch: Watch) -> Result<Standing> {
-        Ok(self.standing(self.inner.wait(ticket, watch).await?))
+        let ticket = self.ticket(ticket);
+        if self.sabotage == Sabotage::LosesPlace {
+            return self.wait_without_place(&ticket, watch).await;
+        }
+        Ok(self.standing(self.inner.wait(&ticket, watch).await?))
     }
 
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {

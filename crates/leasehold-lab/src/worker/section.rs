@@ -30,6 +30,10 @@ pub(super) async fn section(
     fence: Option<Fence>,
     may_write: impl Fn() -> bool,
 ) -> Result<Option<Done>> {
+    if worker.job.permits > 1 {
+        take_time(worker, hold).await;
+        return Ok(may_write().then_some(Done::Written));
+    }
     let first = match fence {
         Some(_) => Access::Claim,
         None => Access::Read,
@@ -53,7 +57,7 @@ pub(super) async fn section(
     if !may_write() {
         return Ok(None);
     }
-    if worker.has(hold, &Accident::StopsBeforeWrite) {
+    if worker.has(hold, &Accident::StopsBeforeWrite) || worker.is_to_stop() {
         stand_still();
     }
     let written = send(by, client, Access::Write(next), fence)?;

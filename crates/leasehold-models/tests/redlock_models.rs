@@ -5,8 +5,8 @@
 
 use std::process::ExitCode;
 
-use leasehold_lab::model::row::{Outcome, Row, Verdict};
-use leasehold_lab::model::rows::ROWS;
+use leasehold_models::redlock::row::{Outcome, Row, Verdict};
+use leasehold_models::redlock::rows::ROWS;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// The document with the proof and the table of these rows.

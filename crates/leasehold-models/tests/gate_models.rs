@@ -1,7 +1,7 @@
 //! The door before services that cannot check fences: what holds in every
 //! state, and what breaks if a part of it is left out.
 
-use leasehold_lab::gate::{Gate, Sabotage};
+use leasehold_models::gate::{Gate, Sabotage};
 use stateright::{Checker, Model};
 
 fn gate(sabotage: Sabotage, crashes: u8, breaks: u8) -> Gate {

@@ -1,0 +1,175 @@
+//! Every store under every fault, cell by cell, and what came of it.
+
+mod table;
+
+use std::time::Duration;
+
+use crate::fault::{Answer, FAULTS, Fault, PAUSE_AT_WRITE};
+use crate::ground::Kind;
+use crate::story::Error;
+use crate::torture::{Plan, Verdict, torture};
+
+pub use table::{BEGIN, END, put_between_marks, table};
+
+/// One store under one fault.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The store.
+    pub store: &'static str,
+    /// What happens: the head of the row.
+    pub row: Row,
+    /// What chose the moments.
+    pub seed: u64,
+    /// What came of it.
+    pub came: Came,
+}
+
+/// What happens in a row of the matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row {
+    /// This, again and again, and the resource checks fences.
+    Fenced(&'static str),
+    /// The same where the resource checks nothing.
+    Unfenced(&'static str),
+    /// Everything in turn, on a semaphore with two permits.
+    Permits,
+}
+
+/// What came of a cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Came {
+    /// Nothing that must not be.
+    Held,
+    /// Two believed to hold so many times, as the theory says, and nothing stale
+    /// was written.
+    TwoBelieved(usize),
+    /// So many updates were lost, as the theory says where nothing checks.
+    Lost(usize),
+    /// What must never be, in sentences.
+    Broken(Vec<String>),
+    /// It could not be tried.
+    Skipped(String),
+}
+
+impl Row {
+    /// All rows.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let mut rows = Vec::new();
+        for fault in FAULTS {
+            rows.push(Self::Fenced(fault.name));
+            if fault.name == PAUSE_AT_WRITE {
+                rows.push(Self::Unfenced(fault.name));
+            }
+        }
+        rows.push(Self::Permits);
+        rows
+    }
+
+    /// The name of its fault, or of what is done otherwise.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Fenced(fault) => fault.to_owned(),
+            Self::Unfenced(fault) => format!("{fault}, no fence"),
+            Self::Permits => "all, two permits".to_owned(),
+        }
+    }
+
+    /// A run of it.
+    #[must_use]
+    pub fn plan(self, kind: &'static Kind, seed: u64, length: Duration) -> Plan {
+        let named = |name| Fault::find(name).copied().into_iter().collect();
+        let (faults, permits, fenced) = match self {
+            Self::Fenced(fault) => (named(fault), 1, true),
+            Self::Unfenced(fault) => (named(fault), 1, false),
+            Self::Permits => (everyday(), 2, true),
+        };
+        Plan {
+            kind,
+            faults,
+            seed,
+            length,
+            workers: 4,
+            ttl_millis: 1_500,
+            work_millis: 15,
+            permits,
+            fenced,
+            sabotage: None,
+        }
+    }
+}
+
+/// Faults that need no servers of another kind, and after which every store has
+/// what it had.
+fn everyday() -> Vec<Fault> {
+    let names = ["kill", "pause", "cut", "one-way", "lost-replies", "restart"];
+    let faults = names.iter().filter_map(|name| Fault::find(name).copied());
+    faults.collect()
+}
+
+impl Cell {
+    /// Runs a cell in a folder of its own; gives its run too, if there was one.
+    ///
+    /// # Errors
+    /// If the store or a worker cannot be started.
+    pub fn run(
+        kind: &'static Kind,
+        row: Row,
+        seed: u64,
+        length: Duration,
+        progress: &dyn Fn(&str),
+    ) -> Result<(Self, Option<(Plan, Verdict)>), Error> {
+        let cell = |came| Self {
+            store: kind.name,
+            row,
+            seed,
+            came,
+        };
+        if let Some(what) = (kind.lacks)() {
+            let why = format!("{what} is missing on this machine");
+            return Ok((cell(Came::Skipped(why)), None));
+        }
+        if row == Row::Permits && kind.name == "redlock" {
+            return Ok((cell(Came::Skipped("it has no semaphores".into())), None));
+        }
+        let plan = row.plan(kind, seed, length);
+        let folder = tempfile::tempdir()?;
+        let verdict = torture(&plan, folder.path(), progress)?;
+        Ok((cell(Came::of(&verdict)), Some((plan, verdict))))
+    }
+}
+
+impl Came {
+    /// What a run says.
+    #[must_use]
+    pub fn of(verdict: &Verdict) -> Self {
+        if !verdict.broken.is_empty() {
+            let texts = verdict.broken.iter();
+            return Self::Broken(texts.map(|it| it.text.clone()).collect());
+        }
+        let mut skipped = None;
+        let mut happened = false;
+        for (_, answer) in &verdict.answers {
+            match answer {
+                Answer::Installed => happened = true,
+                Answer::Skipped(why) | Answer::Doubtful(why) => skipped = Some(why.clone()),
+            }
+        }
+        if let (false, Some(why)) = (happened, skipped) {
+            return Self::Skipped(why);
+        }
+        let count = |names: &[&str]| {
+            let allowed = verdict.allowed.iter();
+            allowed.filter(|it| names.contains(&it.invariant)).count()
+        };
+        match (
+            count(&["no lost update", "no stale write"]),
+            count(&["exclusion", "capacity", "loss told in time"]),
+        ) {
+            (0, 0) => Self::Held,
+            (0, two) => Self::TwoBelieved(two),
+            (lost, _) => Self::Lost(lost),
+        }
+    }
+}

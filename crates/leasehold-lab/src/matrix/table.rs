@@ -1,0 +1,131 @@
+//! The matrix as Markdown, and its place in a file.
+
+use std::collections::BTreeMap;
+
+use super::{Came, Cell, Row};
+
+/// The line before the table.
+pub const BEGIN: &str = "<!-- matrix: begins -->";
+/// The line after it.
+pub const END: &str = "<!-- matrix: ends -->";
+
+/// A row per fault, a column per store, and the reasons below.
+#[must_use]
+pub fn table(cells: &[Cell]) -> String {
+    let mut stores: Vec<&str> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
+    for cell in cells {
+        if !stores.contains(&cell.store) {
+            stores.push(cell.store);
+        }
+        if !rows.contains(&cell.row) {
+            rows.push(cell.row);
+        }
+    }
+    let mut text = format!("| what happens | {} |\n", stores.join(" | "));
+    text.push_str("| --- |");
+    text.push_str(&" --- |".repeat(stores.len()));
+    text.push('\n');
+    let mut reasons = Reasons::default();
+    for row in rows {
+        text.push_str(&format!("| {} |", row.name()));
+        for store in &stores {
+            let mut cells = cells.iter();
+            let cell = cells.find(|cell| cell.row == row && cell.store == *store);
+            let field = cell.map_or_else(String::new, |cell| field(cell, &mut reasons));
+            text.push_str(&format!(" {field} |"));
+        }
+        text.push('\n');
+    }
+    for (number, why) in reasons.texts.iter().enumerate() {
+        text.push_str(&format!("\n{}. {why}", number + 1));
+    }
+    if !reasons.texts.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// Reasons why cells were skipped, each once.
+#[derive(Debug, Default)]
+struct Reasons {
+    texts: Vec<String>,
+    numbers: BTreeMap<String, usize>,
+}
+
+impl Reasons {
+    fn number(&mut self, why: &str) -> usize {
+        if let Some(&number) = self.numbers.get(why) {
+            return number;
+        }
+        self.texts.push(why.to_owned());
+        self.numbers.insert(why.to_owned(), self.texts.len());
+        self.texts.len()
+    }
+}
+
+fn field(cell: &Cell, reasons: &mut Reasons) -> String {
+    let seed = cell.seed;
+    match &cell.came {
+        Came::Held => format!("held ({seed})"),
+        Came::TwoBelieved(_) => format!("two believed, none stale written ({seed})"),
+        Came::Lost(count) => format!("**{count} lost** ({seed})"),
+        Came::Broken(_) => format!("**BROKEN** ({seed})"),
+        Came::Skipped(why) => format!("skipped: {}", reasons.number(why)),
+    }
+}
+
+/// The file with this text between its marks.
+///
+/// # Errors
+/// If it has no such marks, for people.
+pub fn put_between_marks(file: &str, text: &str) -> Result<String, String> {
+    let lacks = || format!("there is no {BEGIN} before a {END}");
+    let (before, rest) = file.split_once(BEGIN).ok_or_else(lacks)?;
+    let (_, after) = rest.split_once(END).ok_or_else(lacks)?;
+    Ok(format!("{before}{BEGIN}\n\n{text}\n{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(store: &'static str, fault: &'static str, seed: u64, came: Came) -> Cell {
+        let row = Row::Fenced(fault);
+        Cell {
+            store,
+            row,
+            seed,
+            came,
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_row_per_fault_and_each_reason_once() {
+        let why = || Came::Skipped("no server".into());
+        let cells = [
+            cell("a", "kill", 1, Came::Held),
+            cell("b", "kill", 2, Came::TwoBelieved(3)),
+            cell("a", "cut", 3, why()),
+            cell("b", "cut", 4, why()),
+        ];
+        let expected = "\
+| what happens | a | b |
+| --- | --- | --- |
+| kill | held (1) | two believed, none stale written (2) |
+| cut | skipped: 1 | skipped: 1 |
+
+1. no server
+";
+        assert_eq!(table(&cells), expected);
+    }
+
+    #[test]
+    fn it_goes_between_its_marks_and_nowhere_else() {
+        let file = format!("x\n{BEGIN}\nold\n{END}\ny\n");
+        let once = put_between_marks(&file, "new\n").unwrap();
+        assert_eq!(once, format!("x\n{BEGIN}\n\nnew\n\n{END}\ny\n"));
+        assert_eq!(put_between_marks(&once, "new\n").unwrap(), once);
+        assert!(put_between_marks("nothing", "new").is_err());
+    }
+}

@@ -1,0 +1,70 @@
+//! A few cells of the matrix: nothing that a fence must keep out gets in, on any
+//! of these stores, and what a lock alone cannot keep out is found.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use leasehold_lab::disk::REFUSED;
+use leasehold_lab::fault::{DISK_FULL, FAILOVER, PAUSE_AT_WRITE};
+use leasehold_lab::ground::Kind;
+use leasehold_lab::matrix::{Came, Cell, Row};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// What a cell must come to.
+#[derive(Debug, Clone, Copy)]
+enum Must {
+    /// Nothing that a fence keeps out; that two believe to hold may be.
+    BeFenced,
+    /// Updates are lost.
+    Lose,
+}
+
+const CELLS: &[(&str, Row, Must)] = &[
+    ("sqlite", Row::Fenced("kill"), Must::BeFenced),
+    ("sqlite", Row::Fenced(PAUSE_AT_WRITE), Must::BeFenced),
+    ("sqlite", Row::Unfenced(PAUSE_AT_WRITE), Must::Lose),
+    ("sqlite", Row::Fenced(DISK_FULL), Must::BeFenced),
+    ("redis", Row::Fenced("restart-empty"), Must::BeFenced),
+    ("redis", Row::Fenced(FAILOVER), Must::BeFenced),
+    ("redis", Row::Unfenced(PAUSE_AT_WRITE), Must::Lose),
+    ("redlock", Row::Fenced("clock"), Must::BeFenced),
+    ("etcd", Row::Fenced(FAILOVER), Must::BeFenced),
+    ("zookeeper", Row::Fenced("cut"), Must::BeFenced),
+    ("postgres", Row::Fenced(FAILOVER), Must::BeFenced),
+    ("mariadb", Row::Permits, Must::BeFenced),
+];
+
+const LENGTH: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each starts several servers and processes of its own.
+    arguments.test_threads = Some(1);
+    let may_skip = std::env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
+    let trials = CELLS
+        .iter()
+        .enumerate()
+        .map(|(number, &(store, row, must))| {
+            let name = format!("{store}: {}", row.name());
+            Trial::test(name, move || run(store, row, must, number as u64, may_skip))
+        });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+fn run(store: &str, row: Row, must: Must, seed: u64, may_skip: bool) -> Result<(), Failed> {
+    let kind = Kind::find(store).ok_or("there is such a store")?;
+    let (cell, ran) = Cell::run(kind, row, seed, LENGTH, &|_| {})?;
+    let grants = ran.map_or(0, |(_, verdict)| verdict.grants);
+    match (must, cell.came) {
+        // The right to mount a disk is nothing that could be installed.
+        (_, Came::Skipped(why)) if may_skip || why.starts_with(REFUSED) => {
+            println!("skipped: {why}");
+        }
+        (Must::BeFenced, Came::Held | Came::TwoBelieved(_)) if grants > 4 => {}
+        (Must::Lose, Came::Lost(_)) => {}
+        (_, came) => {
+            return Err(format!("seed {seed}: {grants} grants, {came:?}").into());
+        }
+    }
+    Ok(())
+}
