@@ -251,8 +251,11 @@ fn seal(fence: Fence, word: u64, content: &[u8]) -> Bytes {
     whole.freeze()
 }
 
-/// Mark, word and content; the first two are not there if others wrote it.
-fn open(whole: &Bytes) -> Result<(Option<(Fence, u64)>, Bytes), &'static str> {
+/// The mark and the word of the last write.
+type Sealed = (Fence, u64);
+
+/// What is sealed, unless others wrote it, and the content.
+fn open(whole: &Bytes) -> Result<(Option<Sealed>, Bytes), &'static str> {
     if !whole.starts_with(b"leasehold-fence ") {
         return Ok((None, whole.clone()));
     }
