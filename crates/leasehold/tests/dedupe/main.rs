@@ -13,7 +13,6 @@ mod mysql_server;
 mod place;
 #[path = "../server/postgres.rs"]
 mod postgres_server;
-#[allow(dead_code, reason = "others use the rest of it")]
 #[path = "../server/mod.rs"]
 mod server;
 
