@@ -39,7 +39,7 @@ fn processes_that_contend_in_a_benchmark_never_overlap() {
 #[test]
 fn a_benchmark_of_the_gate_gives_figures_beside_nginx() {
     let world = World::new();
-    let done = world.run(&["bench", "--json", "--for", "500ms", "--only", "gate"]);
+    let done = world.run(&["bench", "--json", "--for", "2s", "--only", "gate"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
     let figures: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
     if let Some(note) = figures[0]["note"].as_str() {
