@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold::Session;
 use leasehold::dedupe::{Begun, Work};
+use nix::sys::signal::Signal;
 
 use crate::args::OnLost;
 use crate::child::Change;
@@ -91,11 +92,24 @@ impl Message<'_> {
         let (keeper, ending) = job.run(self.session, work.guard(), signals).await;
         keepers.extend(keeper);
         keepers.iter_mut().for_each(Keeper::dismiss);
-        let ending = ending?;
+        let ending = match ending {
+            Ok(ending) => ending,
+            Err(failure) => {
+                // Nothing was run, so it was no attempt. That it could not be run is
+                // what there is to say.
+                drop(work.abandon().await);
+                return Err(failure);
+            }
+        };
         if let Some(loss) = ending.loss {
             return Err(Failure::new(exit::LOST, loss));
         }
         match ending.change {
+            // Whoever ends because it is told to has not done its work.
+            Change::Exited(exit::OK) if ending.is_overtime || ending.is_asked_to_end => {
+                console.say("the command was told to end: it is not done");
+                Ok(exit::signalled(Signal::SIGTERM as i32))
+            }
             Change::Exited(exit::OK) => {
                 work.complete("").await?;
                 Ok(exit::OK)

@@ -38,6 +38,8 @@ pub(crate) struct Ending {
     pub(crate) loss: Option<String>,
     /// A signal came that asks programs to end.
     pub(crate) is_asked_to_end: bool,
+    /// It ran for longer than it may, and was told to end.
+    pub(crate) is_overtime: bool,
 }
 
 impl Ending {
@@ -47,6 +49,7 @@ impl Ending {
             change,
             loss: None,
             is_asked_to_end: false,
+            is_overtime: false,
         }
     }
 }
@@ -136,6 +139,7 @@ impl Supervision<'_> {
             change,
             loss,
             is_asked_to_end,
+            is_overtime: !matches!(overtime, Overtime::No),
         }
     }
 

@@ -12,6 +12,7 @@ mod record;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlx-sqlite"))]
 mod sql;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use self::record::{Record, Step, step};
@@ -177,6 +178,9 @@ impl Dedupe {
             key: self.key.clone(),
             attempt,
             retention: self.retention,
+            is_completed: AtomicBool::new(false),
+            #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlx-sqlite"))]
+            begun_in: None,
         }
     }
 
@@ -249,6 +253,11 @@ pub struct Work {
     /// 0 if the lock's store counts no attempts.
     attempt: u32,
     retention: Duration,
+    /// It may be done. Then nothing takes that back.
+    is_completed: AtomicBool,
+    /// When, by the clock of the database that was asked for its mark.
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlx-sqlite"))]
+    begun_in: Option<i64>,
 }
 
 impl Work {
@@ -295,6 +304,7 @@ impl Work {
             attempt: self.attempt,
             result: Some(result.to_owned()),
         };
+        self.is_completed.store(true, Ordering::Relaxed);
         self.guard
             .write_memo_for(done.write(), self.retention)
             .await
@@ -315,7 +325,8 @@ impl Work {
 
     /// As if it had not been begun: the attempt is not counted. For a worker that
     /// is shut down before it has done anything, or that was given the message at
-    /// the wrong time.
+    /// the wrong time. After [`complete`](Self::complete), whatever became of that,
+    /// it only gives the lock back.
     ///
     /// # Errors
     /// `Lost` if the lock was lost: the attempt stays counted. `Unavailable` if
@@ -326,6 +337,7 @@ impl Work {
     pub async fn abandon(self) -> Result<()> {
         match self.attempt {
             0 => {}
+            _ if self.is_completed.load(Ordering::Relaxed) => {}
             // No bytes remove it.
             1 => self.guard.write_memo_for("", self.retention).await?,
             attempt => {

@@ -88,11 +88,10 @@ impl Latch {
         if tally.left() > 0 && tally.ids.insert(id) {
             guard.write_memo(tally.write(KIND)).await?;
         }
-        // It is counted, whatever becomes of the lock.
-        match guard.release().await {
-            Err(error) if !matches!(error.kind(), ErrorKind::Lost(_)) => Err(error),
-            _ => Ok(tally.left()),
-        }
+        // It is counted, whatever becomes of the lock: an error would have it counted
+        // once more.
+        drop(guard.release().await);
+        Ok(tally.left())
     }
 
     /// How many parts are left.

@@ -84,6 +84,25 @@ fn a_command_that_is_stopped_is_not_done() {
 }
 
 #[test]
+fn a_command_that_ends_well_when_it_is_told_to_is_not_done() {
+    let world = World::new();
+    let tidy = "trap 'exit 0' TERM; sleep 60 & wait";
+    let stopped = once("k", &["--max-runtime", "1s", "--", "sh", "-c", tidy]);
+    assert_eq!(world.run(&stopped).code, 128 + 15);
+    assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "x\n");
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_no_attempt() {
+    let world = World::new();
+    let most = ["--max-attempts", "1", "--"];
+    let missing = once("k", &[&most[..], &["/nowhere"]].concat());
+    assert_ne!(world.run(&missing).code, 0);
+    let once_more = once("k", &[&most[..], &["echo", "x"]].concat());
+    assert_eq!(world.run(&once_more).stdout, "x\n");
+}
+
+#[test]
 fn a_key_is_forgotten_after_its_time_and_nothing_is_left_of_it() {
     let world = World::new();
     let ask = || world.run(&once("k", &["--keep", "1s", "--", "echo", "x"]));

@@ -174,7 +174,13 @@ async fn an_attempt_that_is_dropped_is_counted(bench: Bench) {
     assert_eq!(started(&message).await.attempt(), 3);
     let other = session.dedupe(bench.name());
     started(&other).await.abandon().await.unwrap();
-    assert_eq!(started(&other).await.attempt(), 1);
+    let work = started(&other).await;
+    assert_eq!(work.attempt(), 1);
+    // What is done is not taken back.
+    work.complete("done").await.unwrap();
+    work.abandon().await.unwrap();
+    let done = asked(&other).await;
+    assert!(matches!(done, Begun::Done(_)), "{done:?}");
 }
 
 async fn after_so_many_attempts_it_is_given_up(bench: Bench) {

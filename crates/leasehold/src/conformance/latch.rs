@@ -91,6 +91,11 @@ async fn a_lost_or_repeated_answer_counts_once(bench: Bench) {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     wire.mend();
     assert_eq!(latch.left().await.unwrap(), 2);
+    // What is counted is told as counted, though the lock could not be given back.
+    wire.cut([Call::Withdraw], Fault::Refused);
+    assert_eq!(soon("it is counted", latch.count_down()).await.unwrap(), 1);
+    wire.mend();
+    assert_eq!(latch.left().await.unwrap(), 1);
 }
 
 async fn parts_that_are_counted_at_once_are_all_counted(bench: Bench) {

@@ -16,6 +16,7 @@ use sqlx_core::transaction::Transaction;
 use super::{Begun, Dedupe, Work, leave};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::{FenceDatabase, Sort, outermost};
+use crate::guard::Lost;
 
 /// A database of `sqlx` that can keep the marks of messages: PostgreSQL (feature
 /// `postgres`), MySQL and MariaDB (feature `mysql`), SQLite (feature
@@ -29,19 +30,21 @@ pub trait Done: FenceDatabase {
     /// Makes the table, unless it is there.
     const DONE_TABLE: &'static str;
 
-    /// The result of a message, if it is done.
+    /// The time, in seconds since 1970, and the result of a message, if it is done.
     fn find(
         connection: &mut Self::Connection,
         message: &str,
-    ) -> impl Future<Output = Result<Option<Vec<u8>>, SqlxError>> + Send;
+    ) -> impl Future<Output = Result<(i64, Option<Vec<u8>>), SqlxError>> + Send;
 
-    /// Marks a message as done, for so many seconds at least. Fails if it is.
+    /// Marks a message as done, for so many seconds at least, unless it is later
+    /// than `until`; whether it did. Fails if it is done.
     fn mark(
         connection: &mut Self::Connection,
         message: &str,
         result: &[u8],
         keep: i64,
-    ) -> impl Future<Output = Result<(), SqlxError>> + Send;
+        until: i64,
+    ) -> impl Future<Output = Result<bool, SqlxError>> + Send;
 
     /// Removes some marks whose time is over; how many.
     fn sweep(
@@ -72,8 +75,10 @@ impl DoneTable {
         made.map_err(|error| trouble::<DB>(error, "make the table leasehold_done".into()))
     }
 
-    /// Removes marks whose retention is over, by the database's clock, at most a
-    /// thousand; says how many. Nothing else removes them: call it now and then.
+    /// Removes marks whose retention is over, at most a thousand; says how many.
+    /// Nothing else removes them: call it now and then. By the database's clock,
+    /// which in SQLite is the one of the machine that asks: on a machine whose clock
+    /// is ahead by more than the retention it removes marks that still count.
     ///
     /// # Errors
     /// `Config` if there is no such table; `Denied`; `Unavailable`.
@@ -110,13 +115,27 @@ impl Dedupe {
         }
         let guard = self.mutex(&name).try_lock().await?;
         let found = DB::find(connection, &self.key).await;
-        let found = found.map_err(|error| trouble::<DB>(error, self.doing()))?;
+        let (now, found) = found.map_err(|error| trouble::<DB>(error, self.doing()))?;
         match (guard, found) {
             (Some(guard), Some(result)) => leave(guard, Begun::Done(result)).await,
             (None, Some(result)) => Ok(Begun::Done(result)),
-            (Some(guard), None) if promises.retention => self.count(guard, &name).await,
-            (Some(guard), None) => Ok(Begun::Started(self.work(guard, 0))),
+            (Some(guard), None) if promises.retention => {
+                Ok(self.count(guard, &name).await?.at(now))
+            }
+            (Some(guard), None) => Ok(Begun::Started(self.work(guard, 0)).at(now)),
             (None, None) => self.in_progress(&name).await,
+        }
+    }
+}
+
+impl Begun {
+    fn at(self, now: i64) -> Self {
+        match self {
+            Self::Started(work) => Self::Started(Work {
+                begun_in: Some(now),
+                ..work
+            }),
+            other => other,
         }
     }
 }
@@ -125,7 +144,9 @@ impl Work {
     /// The message is done if this transaction commits, and only then: what is
     /// written in it and the mark are there together or not at all. The lock need
     /// not last until then. Its key is unique, so of two transactions that mark
-    /// one message one is refused, whoever was paused and for however long.
+    /// one message one is refused, whoever was paused and for however long: whoever
+    /// began longer ago than the retention, and might not find a mark that was swept,
+    /// is refused too.
     ///
     /// Whoever asks next has to ask with [`Dedupe::begin_in`], which looks for the
     /// mark. Give the lock back after the commit, by dropping the work or by
@@ -137,7 +158,8 @@ impl Work {
     /// statements that make, change or empty tables (`truncate`).
     ///
     /// # Errors
-    /// `AlreadyDone` if it is: roll back. `Usage` if the result has more than
+    /// `AlreadyDone` if it is: roll back. `Lost` if it was begun longer ago than the
+    /// retention: roll back. `Usage` if the result has more than
     /// [`LONGEST_RESULT`](super::LONGEST_RESULT) bytes, or if this is a savepoint
     /// inside a transaction; `Config` if there is no table; `Unavailable` if
     /// another transaction was in the way. The transaction is then of no more use.
@@ -153,9 +175,19 @@ impl Work {
         self.check(result)?;
         // A savepoint may be rolled back by itself, and the effect would stay.
         let connection = outermost::<DB>(transaction, &|| self.completing())?;
-        let keep = i64::try_from(self.retention.as_secs()).unwrap_or(i64::MAX / 2);
-        let marked = DB::mark(connection, &self.key, result, keep + 1).await;
-        marked.map_err(|error| trouble::<DB>(error, self.completing()))
+        let keep = i64::try_from(self.retention.as_secs()).unwrap_or(i64::MAX / 4);
+        let keep = keep.min(i64::MAX / 4) + 1;
+        // Another's mark, made since, is there until then.
+        let until = self.begun_in.map_or(i64::MAX, |begun| begun + keep);
+        let marked = DB::mark(connection, &self.key, result, keep, until).await;
+        match marked.map_err(|error| trouble::<DB>(error, self.completing()))? {
+            true => Ok(()),
+            false => {
+                let why = "it was begun longer ago than it is remembered: roll back";
+                let kind = ErrorKind::Lost(Lost::HoldLimit);
+                Err(Error::new(kind, self.completing(), why))
+            }
+        }
     }
 }
 

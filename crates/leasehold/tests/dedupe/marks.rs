@@ -25,6 +25,7 @@ pub(crate) async fn all<DB: Place + DoneDatabase>(url: &str) {
     of_two_transactions_one_is_refused(&pool).await;
     bad_input_is_refused(&pool, &session).await;
     marks_whose_time_is_over_are_swept(&pool, &session).await;
+    whoever_began_before_the_retention_completes_nothing(&pool, &session).await;
     a_store_without_memos_will_do(&pool).await;
 }
 
@@ -32,7 +33,7 @@ async fn begun<DB: DoneDatabase>(pool: &Pool<DB>, session: &Session, key: &str) 
     let mut connection = pool.acquire().await.unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        let message = session.dedupe(key).retention(Duration::from_secs(1));
+        let message = session.dedupe(key);
         match message.begin_in::<DB>(&mut connection).await.unwrap() {
             // Whoever had it has not given it back yet.
             Begun::InProgress { .. } if Instant::now() < deadline => {
@@ -162,7 +163,6 @@ async fn bad_input_is_refused<DB: Place + DoneDatabase>(pool: &Pool<DB>, session
     assert_eq!(result, longest);
 }
 
-/// All of them were kept for a second.
 async fn marks_whose_time_is_over_are_swept<DB: Place + DoneDatabase>(
     pool: &Pool<DB>,
     session: &Session,
@@ -175,19 +175,41 @@ async fn marks_whose_time_is_over_are_swept<DB: Place + DoneDatabase>(
     let mut transaction = pool.begin().await.unwrap();
     work.complete_in(&mut transaction, "").await.unwrap();
     transaction.commit().await.unwrap();
+    // The others' time is over.
+    let age = "update leasehold_done set expires = expires - 100000 where length(result) > 0";
+    DB::execute(&mut connection, age).await.unwrap();
     let left = "select count(*) from leasehold_done";
     let before = DB::numbers(&mut connection, left).await.unwrap()[0];
     assert!(before > 1, "{before}");
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let mut swept = 0;
-    while swept + 1 < before.unsigned_abs() {
-        assert!(Instant::now() < deadline, "{swept} of {before} are swept");
-        swept += DoneTable::sweep::<DB>(&mut connection).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let swept = DoneTable::sweep::<DB>(&mut connection).await.unwrap();
+    assert_eq!(swept + 1, before.unsigned_abs());
     let after = DB::numbers(&mut connection, left).await.unwrap();
     assert_eq!(after, [1]);
     drop(started(pool, session, "bad input").await);
+}
+
+/// It might have been done by another, whose mark was swept.
+async fn whoever_began_before_the_retention_completes_nothing<DB: Place + DoneDatabase>(
+    pool: &Pool<DB>,
+    session: &Session,
+) {
+    let mut connection = pool.acquire().await.unwrap();
+    let message = session.dedupe("late").retention(Duration::from_secs(1));
+    let Ok(Begun::Started(work)) = message.begin_in::<DB>(&mut connection).await else {
+        panic!("it is new");
+    };
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let error = loop {
+        let mut transaction = pool.begin().await.unwrap();
+        let completed = work.complete_in(&mut transaction, "").await;
+        transaction.rollback().await.unwrap();
+        if let Err(error) = completed {
+            break error;
+        }
+        assert!(Instant::now() < deadline, "it is never too late");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(matches!(error.kind(), ErrorKind::Lost(_)), "{error}");
 }
 
 async fn a_store_without_memos_will_do<DB: Place + DoneDatabase>(pool: &Pool<DB>) {

@@ -7,9 +7,10 @@ use sqlx_mysql::{MySql, MySqlConnection};
 
 use super::Done;
 
-const FIND: &str = "select result from leasehold_done where message = ?";
+const FIND: &str = "select cast(unix_timestamp() as signed), \
+                    (select result from leasehold_done where message = ?)";
 const MARK: &str = "insert into leasehold_done (message, result, expires) \
-                    values (?, ?, unix_timestamp() + ?)";
+                    select ?, ?, unix_timestamp() + ? from dual where unix_timestamp() <= ?";
 const SWEEP: &str = "delete from leasehold_done where expires < unix_timestamp() \
                      order by expires limit 1000";
 
@@ -19,10 +20,9 @@ impl Done for MySql {
     async fn find(
         connection: &mut MySqlConnection,
         message: &str,
-    ) -> Result<Option<Vec<u8>>, SqlxError> {
+    ) -> Result<(i64, Option<Vec<u8>>), SqlxError> {
         let query = query_as(FIND).bind(message.to_owned());
-        let row: Option<(Vec<u8>,)> = query.fetch_optional(connection).await?;
-        Ok(row.map(|(result,)| result))
+        query.fetch_one(connection).await
     }
 
     async fn mark(
@@ -30,9 +30,11 @@ impl Done for MySql {
         message: &str,
         result: &[u8],
         keep: i64,
-    ) -> Result<(), SqlxError> {
+        until: i64,
+    ) -> Result<bool, SqlxError> {
         let query = query(MARK).bind(message.to_owned()).bind(result.to_owned());
-        query.bind(keep).execute(connection).await.map(|_| ())
+        let done = query.bind(keep).bind(until).execute(connection).await?;
+        Ok(done.rows_affected() == 1)
     }
 
     async fn sweep(connection: &mut MySqlConnection) -> Result<u64, SqlxError> {

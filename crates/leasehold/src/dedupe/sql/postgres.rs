@@ -7,11 +7,17 @@ use sqlx_postgres::{PgConnection, Postgres};
 
 use super::Done;
 
-const FIND: &str = "select result from leasehold_done where message = $1";
+// Not `now()`: that is when the transaction began.
+const FIND: &str = "select extract(epoch from clock_timestamp())::bigint, \
+                    (select result from leasehold_done where message = $1)";
 const MARK: &str = "insert into leasehold_done (message, result, expires) \
-                    values ($1, $2, extract(epoch from now())::bigint + $3)";
+                    select $1::text, $2::bytea, c.now + $3::bigint \
+                    from (select extract(epoch from clock_timestamp())::bigint as now) c \
+                    where c.now <= $4::bigint";
 const SWEEP: &str = "delete from leasehold_done where message in (select message \
-                     from leasehold_done where expires < extract(epoch from now())::bigint order by expires limit 1000)";
+                     from leasehold_done \
+                     where expires < extract(epoch from clock_timestamp())::bigint \
+                     order by expires limit 1000)";
 
 impl Done for Postgres {
     const DONE_TABLE: &'static str = include_str!("postgres.sql");
@@ -19,10 +25,9 @@ impl Done for Postgres {
     async fn find(
         connection: &mut PgConnection,
         message: &str,
-    ) -> Result<Option<Vec<u8>>, SqlxError> {
+    ) -> Result<(i64, Option<Vec<u8>>), SqlxError> {
         let query = query_as(FIND).bind(message.to_owned());
-        let row: Option<(Vec<u8>,)> = query.fetch_optional(connection).await?;
-        Ok(row.map(|(result,)| result))
+        query.fetch_one(connection).await
     }
 
     async fn mark(
@@ -30,9 +35,11 @@ impl Done for Postgres {
         message: &str,
         result: &[u8],
         keep: i64,
-    ) -> Result<(), SqlxError> {
+        until: i64,
+    ) -> Result<bool, SqlxError> {
         let query = query(MARK).bind(message.to_owned()).bind(result.to_owned());
-        query.bind(keep).execute(connection).await.map(|_| ())
+        let done = query.bind(keep).bind(until).execute(connection).await?;
+        Ok(done.rows_affected() == 1)
     }
 
     async fn sweep(connection: &mut PgConnection) -> Result<u64, SqlxError> {

@@ -7,11 +7,15 @@ use sqlx_sqlite::{Sqlite, SqliteConnection};
 
 use super::Done;
 
-const FIND: &str = "select result from leasehold_done where message = $1";
+const FIND: &str = "select cast(strftime('%s', 'now') as integer), \
+                    (select result from leasehold_done where message = $1)";
 const MARK: &str = "insert into leasehold_done (message, result, expires) \
-                    values ($1, $2, cast(strftime('%s', 'now') as integer) + $3)";
+                    select $1, $2, cast(strftime('%s', 'now') as integer) + $3 \
+                    where cast(strftime('%s', 'now') as integer) <= $4";
 const SWEEP: &str = "delete from leasehold_done where message in (select message \
-                     from leasehold_done where expires < cast(strftime('%s', 'now') as integer) order by expires limit 1000)";
+                     from leasehold_done \
+                     where expires < cast(strftime('%s', 'now') as integer) \
+                     order by expires limit 1000)";
 
 impl Done for Sqlite {
     const DONE_TABLE: &'static str = include_str!("sqlite.sql");
@@ -19,10 +23,9 @@ impl Done for Sqlite {
     async fn find(
         connection: &mut SqliteConnection,
         message: &str,
-    ) -> Result<Option<Vec<u8>>, SqlxError> {
+    ) -> Result<(i64, Option<Vec<u8>>), SqlxError> {
         let query = query_as(FIND).bind(message.to_owned());
-        let row: Option<(Vec<u8>,)> = query.fetch_optional(connection).await?;
-        Ok(row.map(|(result,)| result))
+        query.fetch_one(connection).await
     }
 
     async fn mark(
@@ -30,9 +33,11 @@ impl Done for Sqlite {
         message: &str,
         result: &[u8],
         keep: i64,
-    ) -> Result<(), SqlxError> {
+        until: i64,
+    ) -> Result<bool, SqlxError> {
         let query = query(MARK).bind(message.to_owned()).bind(result.to_owned());
-        query.bind(keep).execute(connection).await.map(|_| ())
+        let done = query.bind(keep).bind(until).execute(connection).await?;
+        Ok(done.rows_affected() == 1)
     }
 
     async fn sweep(connection: &mut SqliteConnection) -> Result<u64, SqlxError> {
