@@ -29,12 +29,13 @@ pub(crate) struct Case {
 
 /// What happened on the way.
 #[derive(Debug, Default)]
-struct Figures {
+pub(crate) struct Figures {
     died: AtomicU64,
     stopped: AtomicU64,
     duplicates: AtomicU64,
     refused: AtomicU64,
     again: AtomicU64,
+    cut_off: AtomicU64,
 }
 
 /// How many messages there are; more take longer.
@@ -54,7 +55,7 @@ impl Case {
         &self,
         kind: &'static str,
     ) {
-        let (effects, _) = self.effects::<DB>(kind, How::Marked);
+        let (effects, ..) = self.effects::<DB>(kind, How::Marked);
         let twice: Vec<_> = effects.iter().filter(|(_, count)| **count != 1).collect();
         assert!(twice.is_empty(), "{twice:?}");
         assert_eq!(effects.len() as u64, messages());
@@ -64,9 +65,8 @@ impl Case {
         &self,
         kind: &'static str,
     ) {
-        let (effects, begun) = self.effects::<DB>(kind, How::Noted);
+        let (effects, begun, figures) = self.effects::<DB>(kind, How::Noted);
         assert_eq!(effects.len() as u64, messages());
-        // Nothing but an attempt that was cut off leads to another one.
         for (message, count) in effects {
             assert!(
                 count <= begun[&message],
@@ -74,6 +74,14 @@ impl Case {
                 begun[&message]
             );
         }
+        // Nothing but an attempt that was cut off leads to another one.
+        let attempts: usize = begun.values().sum();
+        let cut_off = [&figures.died, &figures.stopped, &figures.cut_off];
+        let cut_off: u64 = cut_off.iter().map(|it| it.load(Ordering::Relaxed)).sum();
+        assert!(
+            attempts as u64 <= messages() + cut_off,
+            "{attempts} attempts: {figures:?}"
+        );
         let often = begun.values().filter(|count| **count > 1).count();
         println!(
             "{often} of {} messages were begun more than once",
@@ -86,7 +94,7 @@ impl Case {
         &self,
         kind: &'static str,
         how: How,
-    ) -> (Counts, Counts) {
+    ) -> (Counts, Counts, Figures) {
         let runtime = runtime();
         let pool = runtime.block_on(async {
             let pool = connect::<DB>(&self.place).await;
@@ -121,7 +129,7 @@ impl Case {
                 counts.push(count);
             }
             let begun = counts.pop().unwrap();
-            (counts.pop().unwrap(), begun)
+            (counts.pop().unwrap(), begun, figures)
         })
     }
 
@@ -148,8 +156,12 @@ impl Case {
                             Some("done") => None,
                             Some("duplicate") => Some(&figures.duplicates),
                             Some("refused") => Some(&figures.refused),
-                            Some("again") => {
-                                figures.again.fetch_add(1, Ordering::Relaxed);
+                            Some(answer @ ("again" | "cut off")) => {
+                                let counter = match answer {
+                                    "again" => &figures.again,
+                                    _ => &figures.cut_off,
+                                };
+                                counter.fetch_add(1, Ordering::Relaxed);
                                 std::thread::sleep(Duration::from_millis(20));
                                 queue.lock().unwrap().push_back(message);
                                 continue;

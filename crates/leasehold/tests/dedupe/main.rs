@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         trial("sqlite::without_any_of_this_it_is_seen", None, || {
             let folder = tempfile::tempdir().unwrap();
             let case = Case::new(sqlite_locks(folder.path()), place::sqlite(folder.path()));
-            let (effects, _) = case.effects::<Sqlite>("sqlite", How::Bare);
+            let (effects, ..) = case.effects::<Sqlite>("sqlite", How::Bare);
             assert!(effects.values().any(|count| *count > 1), "{effects:?}");
         }),
         trial(
