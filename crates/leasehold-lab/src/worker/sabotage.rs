@@ -20,7 +20,7 @@ pub enum Sabotage {
     LateWatchdog,
     /// A release removes whoever holds.
     NoOwnerCheck,
-    /// The store keeps a lease for a third of the time that it says.
+    /// The store keeps a lease for a tenth of the time that it says.
     EarlyExpiry,
     /// Tokens do not grow.
     StuckToken,
@@ -120,7 +120,7 @@ impl Engine for Sabotaged {
 
     async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
         let kept = match self.sabotage {
-            Sabotage::EarlyExpiry => ttl / 3,
+            Sabotage::EarlyExpiry => ttl / 10,
             _ => ttl,
         };
         let lease = self.inner.open(owner, kept).await?;

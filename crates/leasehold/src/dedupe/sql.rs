@@ -174,7 +174,7 @@ impl Work {
         let result = result.as_ref();
         self.check(result)?;
         // A savepoint may be rolled back by itself, and the effect would stay.
-        let connection = outermost::<DB>(transaction, &|| self.completing())?;
+        let connection = outermost::<DB>(transaction, &|| self.completing()).await?;
         let keep = i64::try_from(self.retention.as_secs()).unwrap_or(i64::MAX / 4);
         let keep = keep.min(i64::MAX / 4) + 1;
         // Another's mark, made since, is there until then.

@@ -139,7 +139,7 @@ impl FencedSql {
         let failed = |error| trouble::<DB>(error, doing());
         self.is_allowed(&doing)?;
         let shown = columns::number(self.policy, fence, &doing)?;
-        let connection = outermost::<DB>(transaction, &doing)?;
+        let connection = outermost::<DB>(transaction, &doing).await?;
         let mut row = match DB::ADDS_FIRST {
             true => None,
             false => DB::take(connection, &self.resource).await.map_err(failed)?,
@@ -204,7 +204,7 @@ impl ClaimedSql {
         transaction: &mut Transaction<'_, DB>,
     ) -> Result<()> {
         let doing = || format!("use what {} protects", self.resource);
-        let connection = outermost::<DB>(transaction, &doing)?;
+        let connection = outermost::<DB>(transaction, &doing).await?;
         let row = DB::take(connection, &self.resource).await;
         let row = row.map_err(|error| trouble::<DB>(error, doing()))?;
         let mark = mark(row, &doing)?;
@@ -224,12 +224,20 @@ fn refusal(stale: Stale, doing: String) -> Error {
 
 /// A savepoint may be rolled back by itself. The mark and, on some databases,
 /// the lock on it would be gone, and the transaction would go on.
-pub(crate) fn outermost<'a, DB: FenceDatabase>(
+pub(crate) async fn outermost<'a, DB: FenceDatabase>(
     transaction: &'a mut Transaction<'_, DB>,
     doing: &impl Fn() -> String,
 ) -> Result<&'a mut DB::Connection> {
     let connection = &mut **transaction;
-    match <DB as Database>::TransactionManager::get_transaction_depth(connection) {
+    let depth = |connection: &DB::Connection| {
+        <DB as Database>::TransactionManager::get_transaction_depth(connection)
+    };
+    if depth(connection) > 1 {
+        // One that was dropped may still be on its way out; the next statement comes
+        // after that. What is wrong with it shows at ours.
+        drop(DB::run(connection, "select 1").await);
+    }
+    match depth(connection) {
         1 => Ok(connection),
         _ => {
             let why = "inside a savepoint; do it first in the transaction itself";
