@@ -93,7 +93,7 @@ fn a_command_that_ends_well_when_it_is_told_to_is_not_done() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_no_attempt() {
+fn a_command_that_is_not_there_is_no_attempt() {
     let world = World::new();
     let most = ["--max-attempts", "1", "--"];
     let missing = once("k", &[&most[..], &["/nowhere"]].concat());
