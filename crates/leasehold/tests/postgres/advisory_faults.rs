@@ -28,19 +28,24 @@ async fn a_request_that_nobody_drives_on_holds_up_no_renewal() {
     let Some((_folder, server)) = postgres(&[]) else {
         return;
     };
-    let one = session(&server.url(), "mode=session&ttl=3s").await;
+    let way = Way::to(server.port).await;
+    let one = far(&way, "3s").await;
     let guard = lock(&one, "held").await;
     // Polled once, as in a `select!` whose other arm then works for long. The
-    // first is under way, the others stand behind it.
+    // first is under way, the others stand behind it. No answer is there before
+    // all have been asked for, however slow this task is.
+    way.arm(".take(", Fault::AnswerHeldBack);
     let mutexes = ["a", "b", "c"].map(|name| one.mutex(name));
     let mut asking: Vec<_> = mutexes.iter().map(|one| Box::pin(one.lock())).collect();
     for request in &mut asking {
         tokio::select! {
             biased;
-            _ = request => panic!("an answer takes its time"),
+            _ = request => panic!("its answer is held back"),
             () = std::future::ready(()) => {}
         }
     }
+    way.fired().await;
+    way.release();
     stays_held(&guard, Duration::from_secs(6)).await;
     for request in asking {
         request.await.unwrap().release().await.unwrap();

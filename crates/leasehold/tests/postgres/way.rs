@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     Silence,
     /// It reaches the server only when the test lets it go.
     HeldBack,
+    /// The server does it, and the answer arrives when the test lets it go.
+    AnswerHeldBack,
 }
 
 /// A running way. It ends when it is dropped.
@@ -118,7 +120,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
                                 wait_until_ready(&mut server, &mut answers).await?;
                                 return Ok(());
                             }
-                            Fault::AnswerLost | Fault::Silence => {}
+                            Fault::AnswerLost | Fault::Silence | Fault::AnswerHeldBack => {}
                         }
                     }
                     server.write_all(&message).await?;
@@ -134,6 +136,11 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
                     Some(Fault::AnswerLost) => {
                         wait_until_ready(&mut server, &mut answers).await?;
                         return Ok(());
+                    }
+                    Some(Fault::AnswerHeldBack) => {
+                        state.released.notified().await;
+                        client.write_all(&answers).await?;
+                        fault = None;
                     }
                     Some(_) => {}
                 }
