@@ -4,6 +4,8 @@
 //! So a message to ourselves that comes back proves that no earlier one was
 //! missed; and a connection that was lost tells everyone to look for themselves.
 
+mod patience;
+
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -15,6 +17,7 @@ use ::redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Msg, PushInfo, PushKin
 use ::redis::{ErrorKind as RedisKind, Script, ServerErrorKind, Value};
 use tokio::sync::OnceCell;
 
+use self::patience::Patience;
 use super::fit::Mode;
 use super::place::Host;
 use super::way::{ANSWER_WITHIN, Access, Way};
@@ -23,10 +26,6 @@ use crate::clock::{Moment, boot_time};
 
 /// How a message to ourselves starts; over which link and when it was sent follow.
 const ALIVE: &str = "alive ";
-
-/// How long a connection may be silent while somebody waits for an answer that
-/// then gives up.
-const SILENCE: Duration = Duration::from_millis(300);
 
 /// What a layout does with what its connections tell it. Called by the
 /// connection's own task, in order: what came before a reply is told before it.
@@ -65,47 +64,12 @@ pub(super) struct Link {
     is_greeted: AtomicBool,
     /// The server's clock in milliseconds, and when we learned it.
     time: Mutex<Option<(u64, Moment)>>,
-    /// Which server the last connection leads to, with the number of the attempt.
-    server: Mutex<(u64, Option<String>)>,
+    goal: Mutex<Goal>,
+    /// The master, as a Sentinel just told; the next connection goes there.
+    told: Mutex<Option<Host>>,
     /// When anything came from the server, in nanoseconds of the boot clock.
     heard: AtomicU64,
     this: Weak<Self>,
-}
-
-/// A request that waits for its answer. Whoever sent it may give up before the
-/// connection's own limit; if nothing at all was heard meanwhile, the connection
-/// is not used again: it may lead nowhere.
-struct Patience<'a> {
-    link: &'a Link,
-    number: u64,
-    sent: Moment,
-    is_over: bool,
-}
-
-impl<'a> Patience<'a> {
-    fn new(link: &'a Link, number: u64) -> Self {
-        Self {
-            link,
-            number,
-            sent: boot_time(),
-            is_over: false,
-        }
-    }
-
-    fn ends(mut self) {
-        self.is_over = true;
-        self.link.heard.store(boot_time().nanos(), Relaxed);
-    }
-}
-
-impl Drop for Patience<'_> {
-    fn drop(&mut self) {
-        let heard = self.link.heard.load(Relaxed);
-        let is_silent = heard < self.sent.nanos() && boot_time().since(self.sent) >= SILENCE;
-        if !self.is_over && is_silent {
-            self.link.end(self.number);
-        }
-    }
 }
 
 /// The connection as it is now. Each attempt to make one has a number.
@@ -114,6 +78,14 @@ struct Line {
     number: u64,
     /// Made by the first who needs it; the others wait for that.
     connection: Arc<OnceCell<MultiplexedConnection>>,
+}
+
+/// Where the last connection leads to, with the number of the attempt.
+#[derive(Default)]
+struct Goal {
+    number: u64,
+    server: Option<String>,
+    host: Option<Host>,
 }
 
 /// How long it is certain that no message was missed: until when our own
@@ -135,7 +107,8 @@ impl Link {
             proof: Mutex::default(),
             is_greeted: AtomicBool::new(true),
             time: Mutex::default(),
-            server: Mutex::default(),
+            goal: Mutex::default(),
+            told: Mutex::default(),
             heard: AtomicU64::new(0),
             this: this.clone(),
         })
@@ -217,16 +190,36 @@ impl Link {
 
     /// The server's address, if it is a fixed one.
     pub(super) fn host(&self) -> Option<&Host> {
-        match &self.way {
-            Way::Host(host) => Some(host),
-            _ => None,
+        self.way.host()
+    }
+
+    /// A Sentinel saw another server become the master. A connection that leads
+    /// elsewhere is not used again, though the server there may not know yet.
+    pub(super) fn follow(&self, master: &Host) {
+        // Before the look: whoever is just connecting sees one or the other.
+        *lock(&self.told) = Some(master.clone());
+        if !self.doubt(master) {
+            *lock(&self.told) = None;
         }
+    }
+
+    /// A Sentinel takes that server for the master. A connection that leads
+    /// elsewhere is not used again; says whether it does.
+    pub(super) fn doubt(&self, master: &Host) -> bool {
+        let goal = lock(&self.goal);
+        if goal.host.as_ref() == Some(master) {
+            return false;
+        }
+        let number = goal.number;
+        drop(goal);
+        self.end(number);
+        true
     }
 
     /// Which server the connection of that number leads to, if it is in use.
     pub(super) fn server(&self, number: u64) -> Option<String> {
-        let (last, server) = &*lock(&self.server);
-        server.clone().filter(|_| *last == number)
+        let goal = lock(&self.goal);
+        goal.server.clone().filter(|_| goal.number == number)
     }
 
     /// The number of the connection that a request would go over now.
@@ -286,8 +279,13 @@ impl Link {
             .set_push_sender(take_in)
             .set_response_timeout(Some(ANSWER_WITHIN))
             .set_connection_timeout(Some(ANSWER_WITHIN));
-        let connecting = self.common.access.connect(&self.way, &settings);
-        let mut connection = connecting.await?;
+        let access = &self.common.access;
+        let told = lock(&self.told).take();
+        let way = match told {
+            Some(host) => Way::Host(host),
+            None => access.find(&self.way).await?,
+        };
+        let mut connection = access.connect(&way, &settings).await?;
         let info: String = ::redis::cmd("INFO").query_async(&mut connection).await?;
         fit::check(&info, self.common.mode)?;
         let server = fit::value(&info, "run_id").map(str::to_owned);
@@ -297,10 +295,18 @@ impl Link {
         }
         {
             // A slower attempt of before must not be taken for this one.
-            let mut known = lock(&self.server);
-            if known.0 <= number {
-                *known = (number, server);
+            let mut goal = lock(&self.goal);
+            if goal.number <= number {
+                let host = way.host().cloned();
+                *goal = Goal {
+                    number,
+                    server,
+                    host,
+                };
             }
+        }
+        if lock(&self.told).is_some() {
+            return Err((RedisKind::Io, "another server is the master now").into());
         }
         self.greet(&mut connection).await?;
         let channels = lock(&self.common.channels).clone();
