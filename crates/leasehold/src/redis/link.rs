@@ -5,6 +5,7 @@
 //! missed; and a connection that was lost tells everyone to look for themselves.
 
 mod patience;
+mod proof;
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,14 +19,12 @@ use ::redis::{ErrorKind as RedisKind, Script, ServerErrorKind, Value};
 use tokio::sync::OnceCell;
 
 use self::patience::Patience;
+use self::proof::{ALIVE, Proof};
 use super::fit::Mode;
 use super::place::Host;
 use super::way::{ANSWER_WITHIN, Access, Way};
 use super::{fit, lock, whole_millis};
 use crate::clock::{Moment, boot_time};
-
-/// How a message to ourselves starts; over which link and when it was sent follow.
-const ALIVE: &str = "alive ";
 
 /// What a layout does with what its connections tell it. Called by the
 /// connection's own task, in order: what came before a reply is told before it.
@@ -86,14 +85,6 @@ struct Goal {
     number: u64,
     server: Option<String>,
     host: Option<Host>,
-}
-
-/// How long it is certain that no message was missed: until when our own
-/// messages to ourselves arrived.
-#[derive(Debug, Default)]
-struct Proof {
-    asked: Option<Moment>,
-    proven: Option<Moment>,
 }
 
 impl Link {
@@ -393,16 +384,7 @@ impl Link {
         let Some(sent) = message.strip_prefix(ALIVE.as_bytes()) else {
             return self.common.ears.hear(channel, message);
         };
-        let read = || {
-            let (number, sent) = std::str::from_utf8(sent).ok()?.split_once(' ')?;
-            // In a cluster what another node was told comes here too, by a way
-            // that proves nothing of this node.
-            (number.parse() == Ok(self.number)).then(|| sent.parse().ok())?
-        };
-        if let Some(sent) = read() {
-            let proven = &mut lock(&self.proof).proven;
-            *proven = (*proven).max(Some(Moment::from_nanos(sent)));
-        }
+        self.hear_ourselves(sent);
     }
 
     pub(super) async fn subscribe(&self, channel: &str) -> Result<(), RedisError> {
@@ -415,49 +397,6 @@ impl Link {
         let (number, mut connection) = self.connection().await?;
         let answer = connection.unsubscribe(channel).await;
         self.judge(number, answer)
-    }
-
-    /// Sends a message to ourselves, unless the last one is on its way, and
-    /// subscribes again if it does not come.
-    ///
-    /// A plain `PING` would prove the connection but not the subscription.
-    pub(super) async fn prove(&self, channel: &str) {
-        let asked = lock(&self.proof).asked;
-        if asked.is_some_and(|asked| !self.is_proven(asked)) {
-            let _ = self.subscribe(channel).await;
-            self.common.ears.missed();
-        }
-        let now = boot_time();
-        lock(&self.proof).asked = Some(now);
-        let mut publish = ::redis::cmd("PUBLISH");
-        let message = format!("{ALIVE}{} {}", self.number, now.nanos());
-        publish.arg(channel).arg(message);
-        // If it fails the claims that wait find out, each by itself.
-        let _: Result<u64, _> = self.ask(&publish).await;
-    }
-
-    /// Proves the connection by an answer. Enough where no subscription has to
-    /// be proven too.
-    pub(super) async fn ping(&self) {
-        let now = boot_time();
-        lock(&self.proof).asked = Some(now);
-        let answer: Result<Value, _> = self.ask(&::redis::cmd("PING")).await;
-        if answer.is_ok() {
-            let proven = &mut lock(&self.proof).proven;
-            *proven = (*proven).max(Some(now));
-        }
-    }
-
-    /// When the last message to ourselves left, unless the connection was lost
-    /// since.
-    pub(super) fn asked(&self) -> Option<Moment> {
-        lock(&self.proof).asked
-    }
-
-    /// Whether no message from before that moment can have been missed.
-    pub(super) fn is_proven(&self, since: Moment) -> bool {
-        let proven = lock(&self.proof).proven;
-        proven.is_some_and(|proven| proven >= since)
     }
 
     /// Learns the server's clock from an answer that just came.
