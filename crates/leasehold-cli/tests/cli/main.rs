@@ -7,6 +7,7 @@ mod bad_input;
 mod barrier;
 mod bench;
 mod child;
+mod clocks;
 mod codes;
 mod disk;
 mod elect;
