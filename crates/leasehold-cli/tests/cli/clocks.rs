@@ -92,7 +92,7 @@ fn the_clock_is_really_off() {
 }
 
 #[test]
-fn a_message_is_done_once() {
+fn a_message_is_done_once_whatever_the_clocks_say() {
     on_each_store(|elsewhere| {
         for doer in OFFSETS {
             for asker in OFFSETS {
