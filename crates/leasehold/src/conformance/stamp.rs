@@ -352,8 +352,8 @@ async fn a_word_is_as_good_in_another_session(bench: Bench) {
     assert_eq!(theirs.stamp().await.unwrap().word().unwrap(), None);
     write.release().await.unwrap();
     assert!(!theirs.validate_word(&word).await.unwrap());
-    let after = theirs.stamp().await.unwrap().word().unwrap().unwrap();
     let c = bench.session(TTL).await;
+    let after = theirs.stamp().await.unwrap().word().unwrap().unwrap();
     assert!(c.rwlock(&name).validate_word(&after).await.unwrap());
     assert!(!c.rwlock(&name).validate_word(&word).await.unwrap());
 }
