@@ -89,9 +89,9 @@ impl Inspect for MysqlEngine {
             findings.push(finding(
                 Severity::Warning,
                 "no memos, elections or once per period: the table for memos is missing, is not \
-                 ours, or this user may not use it",
+                 ours, is from before memos could end, or this user may not use it",
                 "let somebody who may run what `leasehold schema` prints, and grant select, \
-                 insert and update on the table",
+                 insert, update and delete on the table",
             ));
         }
         Ok(findings)

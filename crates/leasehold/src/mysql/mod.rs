@@ -247,6 +247,7 @@ impl Engine for MysqlEngine {
             tokens_per_grant: TOKENS_PER_GRANT,
             durable: !self.is_tied,
             memo: self.has_memo,
+            retention: self.has_memo,
             stamp: true,
             ..Promises::least(Reach::Network)
         }
@@ -345,7 +346,11 @@ impl Engine for MysqlEngine {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        memo::write(self, claim, memo).await
+        memo::write(self, claim, memo, None).await
+    }
+
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        memo::write(self, claim, memo, Some(keep)).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {

@@ -14,6 +14,7 @@ mod fence;
 mod load;
 mod lossy;
 mod lossy_steps;
+mod memos;
 mod terms;
 mod tied;
 mod users_pool;
