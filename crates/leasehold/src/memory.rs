@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment, wall_time};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Eviction, GoneClaim, Lease, LeaseId, Mark, Memo, Noted, Owner,
-    Reading, Renewal, Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Eviction, GoneClaim, Inspect, Lease, LeaseId, Mark, Memo, Noted,
+    Owner, Reading, Renewal, Standing, Ticket, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -186,6 +186,7 @@ impl Engine for Memory {
             memo: true,
             retention: true,
             stamp: true,
+            holders: true,
             ..Promises::least(Reach::Process)
         }
     }
@@ -331,6 +332,10 @@ impl Engine for Memory {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         Ok(self.read(name))
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        Ok(self.queue(name).await?.holder_ids())
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

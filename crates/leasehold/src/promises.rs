@@ -30,6 +30,8 @@ pub struct Promises {
     pub retention: bool,
     /// A reader without a lock can tell whether a writer came meanwhile.
     pub stamp: bool,
+    /// Who holds a lock is told, with proof that it is so now.
+    pub holders: bool,
 }
 
 impl Promises {
@@ -47,6 +49,7 @@ impl Promises {
             memo: false,
             retention: false,
             stamp: false,
+            holders: false,
         }
     }
 }

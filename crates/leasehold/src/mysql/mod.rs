@@ -15,6 +15,7 @@ mod config;
 mod fault;
 mod fence;
 mod flight;
+mod holders;
 mod inbox;
 mod inspect;
 mod layout;
@@ -249,6 +250,7 @@ impl Engine for MysqlEngine {
             memo: self.has_memo,
             retention: self.has_memo,
             stamp: true,
+            holders: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -355,6 +357,10 @@ impl Engine for MysqlEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        holders::holders(self, name).await
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

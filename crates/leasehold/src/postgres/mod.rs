@@ -205,6 +205,7 @@ impl Engine for PostgresEngine {
             memo: self.has_memo,
             retention: self.has_memo,
             stamp: self.has_stamps,
+            holders: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -289,6 +290,10 @@ impl Engine for PostgresEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        inspect::holders(self, name).await
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

@@ -121,6 +121,7 @@ impl Engine for SqliteEngine {
         promises.memo = true;
         promises.retention = true;
         promises.stamp = true;
+        promises.holders = true;
         promises
     }
 
@@ -276,6 +277,10 @@ impl Engine for SqliteEngine {
                 memo::read(connection, &store.boot, name.as_str())
             })
             .await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        Ok(self.queue(name).await?.holder_ids())
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

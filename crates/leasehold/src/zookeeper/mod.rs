@@ -178,6 +178,7 @@ impl Engine for ZookeeperEngine {
             durable: true,
             memo: true,
             stamp: true,
+            holders: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -320,6 +321,10 @@ impl Engine for ZookeeperEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        inspect::holders(self, name).await
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

@@ -8,6 +8,7 @@
 mod server;
 
 mod access;
+mod barrier;
 mod cost;
 mod faults;
 mod fence;
