@@ -8,6 +8,7 @@
 
 mod inspect;
 mod memo;
+mod stamp;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,7 +27,7 @@ use crate::fence::Token;
 use crate::guard::Lost;
 use crate::name::Name;
 use crate::promises::{Grade, Promises, Reach};
-use crate::random::{random_u64, random_u128};
+use crate::random::random_u128;
 use crate::rule::{self, Verdict};
 
 /// How many tokens one grant may be split into.
@@ -53,7 +54,7 @@ struct State {
     evictions: Vec<(Name, Eviction)>,
     memos: BTreeMap<Name, memo::Kept>,
     /// While such a mark is there the lock has had no writer since it was made.
-    marks: BTreeMap<Name, u64>,
+    marks: BTreeMap<Name, (u64, Moment)>,
 }
 
 #[derive(Debug)]
@@ -339,17 +340,7 @@ impl Engine for Memory {
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
-        let mut state = self.state();
-        let queue = state.locks.get(name).map_or(&[][..], Vec::as_slice);
-        let is_writer = |record: &Record| {
-            let ticket = &record.ticket;
-            rule::is_writer(ticket.capacity, ticket.weight)
-        };
-        if queue.iter().any(is_writer) {
-            return Ok(None);
-        }
-        let mark = state.marks.entry(name.clone()).or_insert_with(random_u64);
-        Ok(Some(Mark(mark.to_string())))
+        Ok(self.mark(name))
     }
 }
 
