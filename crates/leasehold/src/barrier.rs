@@ -123,8 +123,9 @@ impl Barrier {
 
     /// Who has a permit now.
     async fn present(&self) -> Result<BTreeSet<u64>> {
-        let queue = self.session.inspector().queue(&self.name).await?;
-        Ok(queue.holders().map(|holder| holder.holder).collect())
+        let engine = &self.session.core().engine;
+        let holders = engine.holders(&Name::new(&self.name)?).await?;
+        Ok(holders.into_iter().collect())
     }
 
     /// Who went in together the last time.

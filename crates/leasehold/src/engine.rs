@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::guard::Lost;
 use crate::name::Name;
@@ -99,6 +99,15 @@ pub trait Engine: Inspect {
         Err(crate::stamp::unsupported(format!(
             "read {name} without a lock"
         )))
+    }
+
+    /// The holder ids of the claims that hold the lock now, not as a server knows it
+    /// that was replaced: with the proofs of `stamp`. Without owners and times, so
+    /// that many may ask often. Needs the promise `holders`.
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        let why = "this store does not tell who holds a lock so that one can rely on it";
+        let doing = format!("see who holds {name}");
+        Err(Error::new(ErrorKind::Unsupported, doing, why))
     }
 
     /// Itself, where there is more to it than an engine.
@@ -325,6 +334,11 @@ impl Queue {
     /// The claims that hold the lock.
     pub fn holders(&self) -> impl Iterator<Item = &Claimant> {
         self.claims.iter().filter(|claimant| claimant.is_holder)
+    }
+
+    /// The ids of the holders, for an engine to answer with.
+    pub(crate) fn holder_ids(&self) -> Vec<u64> {
+        self.holders().map(|holder| holder.holder).collect()
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod inspect;
 mod memo;
+mod stamp;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,15 +19,15 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment, wall_time};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Eviction, GoneClaim, Lease, LeaseId, Mark, Memo, Noted, Owner,
-    Reading, Renewal, Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Eviction, GoneClaim, Inspect, Lease, LeaseId, Mark, Memo, Noted,
+    Owner, Reading, Renewal, Standing, Ticket, Watch, Withdrawn,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::guard::Lost;
 use crate::name::Name;
 use crate::promises::{Grade, Promises, Reach};
-use crate::random::{random_u64, random_u128};
+use crate::random::random_u128;
 use crate::rule::{self, Verdict};
 
 /// How many tokens one grant may be split into.
@@ -53,7 +54,7 @@ struct State {
     evictions: Vec<(Name, Eviction)>,
     memos: BTreeMap<Name, memo::Kept>,
     /// While such a mark is there the lock has had no writer since it was made.
-    marks: BTreeMap<Name, u64>,
+    marks: BTreeMap<Name, (u64, Moment)>,
 }
 
 #[derive(Debug)]
@@ -187,6 +188,7 @@ impl Engine for Memory {
             retention: true,
             stamp: true,
             stamp_word: true,
+            holders: true,
             ..Promises::least(Reach::Process)
         }
     }
@@ -334,18 +336,12 @@ impl Engine for Memory {
         Ok(self.read(name))
     }
 
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        Ok(self.queue(name).await?.holder_ids())
+    }
+
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
-        let mut state = self.state();
-        let queue = state.locks.get(name).map_or(&[][..], Vec::as_slice);
-        let is_writer = |record: &Record| {
-            let ticket = &record.ticket;
-            rule::is_writer(ticket.capacity, ticket.weight)
-        };
-        if queue.iter().any(is_writer) {
-            return Ok(None);
-        }
-        let mark = state.marks.entry(name.clone()).or_insert_with(random_u64);
-        Ok(Some(Mark(mark.to_string())))
+        Ok(self.mark(name))
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Promises {
     pub stamp: bool,
     /// What it goes by can be told to another session, as one word.
     pub stamp_word: bool,
+    /// Who holds a lock is told, with proof that it is so now.
+    pub holders: bool,
 }
 
 impl Promises {
@@ -50,6 +52,7 @@ impl Promises {
             retention: false,
             stamp: false,
             stamp_word: false,
+            holders: false,
         }
     }
 }

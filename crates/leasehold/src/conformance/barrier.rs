@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::bench::{Bench, soon, until, when_over};
-use super::{Case, memo, peers, semaphore};
+use super::{Case, memo, peers, promised, semaphore};
 use crate::barrier::{Barrier, Entered};
 use crate::error::{ErrorKind, Result as Outcome};
+use crate::name::Name;
 use crate::promises::Promises;
 
 /// Longer than a case may take, so that it does not run out by itself.
@@ -21,6 +22,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(&[], barriers, nobody_has_left_before_all_have),
         Case::new(&[], barriers, one_too_many_waits_for_the_next_time),
         Case::new(&[], barriers, members_go_round_in_step),
+        Case::new(&[1], barriers, those_who_hold_are_told_and_nobody_else),
         Case::new(&[13], barriers, who_gives_up_does_not_count),
         Case::new(&[18], barriers, another_number_or_use_is_refused),
         Case::new(
@@ -47,7 +49,8 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn barriers(promises: &Promises) -> Result<(), &'static str> {
-    memo(promises).and(semaphore(promises))
+    let has_both = memo(promises).and(semaphore(promises));
+    has_both.and(promised(promises.holders, "does not tell who holds"))
 }
 
 fn barriers_and_peers(promises: &Promises) -> Result<(), &'static str> {
@@ -85,6 +88,36 @@ async fn nobody_is_in_before_all_are_here(bench: Bench) {
         entered(one).await.guard().check().unwrap();
     }
     bench.queue_of(&name, 0).await;
+}
+
+async fn those_who_hold_are_told_and_nobody_else(bench: Bench) {
+    let (engine, name) = (bench.engine().await, bench.name());
+    let own = Name::new(&name).unwrap();
+    let told = async || {
+        let mut told = engine.holders(&own).await.unwrap();
+        told.sort_unstable();
+        told
+    };
+    assert!(told().await.is_empty());
+    let permits = bench.session(TTL).await.semaphore(&name, 2);
+    let (one, other) = (
+        permits.acquire().await.unwrap(),
+        permits.acquire().await.unwrap(),
+    );
+    let (mut both, last) = ([one.fence().holder, other.fence().holder], permits.clone());
+    both.sort_unstable();
+    let waiting = tokio::spawn(async move { last.acquire().await });
+    bench.queue_of(&name, 3).await;
+    assert_eq!(told().await, both);
+    one.release().await.unwrap();
+    let third = soon("the third has a permit", waiting).await.unwrap();
+    let third = third.unwrap();
+    let mut both = [other.fence().holder, third.fence().holder];
+    both.sort_unstable();
+    assert_eq!(told().await, both);
+    other.release().await.unwrap();
+    third.release().await.unwrap();
+    assert!(told().await.is_empty());
 }
 
 async fn nobody_has_left_before_all_have(bench: Bench) {

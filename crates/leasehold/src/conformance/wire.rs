@@ -34,11 +34,13 @@ pub enum Call {
     Memo,
     /// `Engine::stamp`
     Stamp,
+    /// `Engine::holders`
+    Holders,
 }
 
 impl Call {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Open,
         Self::Renew,
         Self::Close,
@@ -48,6 +50,7 @@ impl Call {
         Self::Withdraw,
         Self::Memo,
         Self::Stamp,
+        Self::Holders,
     ];
 }
 
@@ -198,6 +201,11 @@ impl Engine for Wire {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         self.carry(Call::Memo, || self.engine.read_memo(name)).await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        self.carry(Call::Holders, || self.engine.holders(name))
+            .await
     }
 
     async fn stamp(&self, lease: &Lease, name: &Name) -> Result<Option<Mark>> {

@@ -39,11 +39,7 @@ impl Inspect for EtcdEngine {
     async fn queue(&self, name: &Name) -> Result<Queue> {
         let doing = || format!("look at {name}");
         let (kvs, broken) = self.read(name, doing).await?;
-        let mut claims: Vec<_> = kvs.iter().map(|kv| (kv, Record::of(kv))).collect();
-        claims.sort_unstable_by_key(|(kv, _)| kv.create_revision);
-        let capacity = claims.first().map_or(0, |(_, record)| record.capacity);
-        let queue: Vec<_> = claims.iter().map(as_the_rule_sees_it).collect();
-        let held = rule::holders(capacity, &queue);
+        let (claims, capacity, held) = in_order(&kvs);
         let left = self
             .time_left(claims.iter().map(|(kv, _)| kv.lease))
             .await?;
@@ -116,6 +112,27 @@ impl Inspect for EtcdEngine {
         }
         Ok(findings)
     }
+}
+
+/// Who holds the lock. The leases are not looked at: a claim goes with its own.
+pub(super) async fn holders(engine: &EtcdEngine, name: &Name) -> Result<Vec<u64>> {
+    let doing = || format!("see who holds {name}");
+    let (kvs, _) = engine.read(name, doing).await?;
+    let (claims, _, held) = in_order(&kvs);
+    Ok(claims[..held]
+        .iter()
+        .map(|(_, record)| record.holder)
+        .collect())
+}
+
+/// The claims in order, the capacity, and how many hold.
+fn in_order(kvs: &[KeyValue]) -> (Vec<(&KeyValue, Record)>, u32, usize) {
+    let mut claims: Vec<_> = kvs.iter().map(|kv| (kv, Record::of(kv))).collect();
+    claims.sort_unstable_by_key(|(kv, _)| kv.create_revision);
+    let capacity = claims.first().map_or(0, |(_, record)| record.capacity);
+    let queue: Vec<_> = claims.iter().map(as_the_rule_sees_it).collect();
+    let held = rule::holders(capacity, &queue);
+    (claims, capacity, held)
 }
 
 fn as_the_rule_sees_it((kv, record): &(&KeyValue, Record)) -> rule::Claim {

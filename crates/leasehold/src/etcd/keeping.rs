@@ -1,6 +1,7 @@
-//! Leases for memos that are kept for a time. One lease serves all memos of this
-//! engine that are written within an eighth of that time: a lease for each would
-//! cost etcd as much memory as the memo, and one more write.
+//! Leases for memos that are kept for a time. One lease serves memos of this engine
+//! that are written within an eighth of that time: a lease for each would cost etcd
+//! as much memory as the memo, and one more write. But not too many of them: etcd
+//! deletes all keys of a lease in one go, and does nothing else meanwhile.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,9 +11,18 @@ use super::{EtcdEngine, lock, random_number, seconds, whole_seconds};
 use crate::clock::{Moment, boot_time};
 use crate::error::Result;
 
-/// The lease that memos are written under now.
+/// How many memos one lease serves.
+const MOST: u32 = 1000;
+/// For how many different times a lease is kept in mind.
+const TIMES: usize = 16;
+
+/// The leases that memos are written under now.
 #[derive(Debug, Default)]
-pub(super) struct Keeping(Mutex<Option<Kept>>);
+pub(super) struct Keeping(Mutex<Leases>);
+
+/// At most one for each time, the oldest first.
+#[derive(Debug, Default)]
+struct Leases(Vec<Kept>);
 
 #[derive(Debug, Clone, Copy)]
 struct Kept {
@@ -20,6 +30,28 @@ struct Kept {
     number: i64,
     /// Until then it has at least `keep` to run.
     serves_until: Moment,
+    /// How many memos it was given out for.
+    memos: u32,
+}
+
+impl Leases {
+    /// One that can serve another memo.
+    fn take(&mut self, keep: Duration, now: Moment) -> Option<i64> {
+        let is_fit =
+            |kept: &&mut Kept| kept.keep == keep && now < kept.serves_until && kept.memos < MOST;
+        let kept = self.0.iter_mut().find(is_fit)?;
+        kept.memos += 1;
+        Some(kept.number)
+    }
+
+    /// A new one, in place of the last one for that time.
+    fn add(&mut self, fresh: Kept) {
+        self.0.retain(|kept| kept.keep != fresh.keep);
+        if self.0.len() == TIMES {
+            self.0.remove(0);
+        }
+        self.0.push(fresh);
+    }
 }
 
 impl Keeping {
@@ -31,10 +63,8 @@ impl Keeping {
         doing: impl Fn() -> String,
     ) -> Result<i64> {
         let now = boot_time();
-        let known = *lock(&self.0);
-        let is_fit = |known: &Kept| known.keep == keep && now < known.serves_until;
-        if let Some(known) = known.filter(is_fit) {
-            return Ok(known.number);
+        if let Some(number) = lock(&self.0).take(keep, now) {
+            return Ok(number);
         }
         let request = LeaseGrantRequest {
             ttl: whole_seconds(keep + keep / 8),
@@ -47,21 +77,69 @@ impl Keeping {
             Err(error) if error.why().contains("lease already exists") => request.ttl,
             granted => granted?.ttl,
         };
-        // It began after it was asked for.
-        let kept = Kept {
+        lock(&self.0).add(Kept {
             keep,
             number: request.id,
+            // It began after it was asked for.
             serves_until: now + seconds(granted).saturating_sub(keep),
-        };
-        *lock(&self.0) = Some(kept);
-        Ok(kept.number)
+            memos: 1,
+        });
+        Ok(request.id)
     }
 
     /// The store does not know this lease any more.
     pub(super) fn forget(&self, number: i64) {
-        let mut known = lock(&self.0);
-        if known.is_some_and(|known| known.number == number) {
-            *known = None;
+        lock(&self.0).0.retain(|kept| kept.number != number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Moment {
+        Moment::from_nanos(0)
+    }
+
+    fn kept(keep: u64, number: i64) -> Kept {
+        Kept {
+            keep: Duration::from_secs(keep),
+            number,
+            serves_until: start() + Duration::from_secs(keep / 8),
+            memos: 1,
         }
+    }
+
+    #[test]
+    fn a_lease_serves_so_many_memos_and_for_an_eighth_of_its_time() {
+        let (mut leases, hour) = (Leases::default(), Duration::from_secs(3600));
+        assert_eq!(leases.take(hour, start()), None);
+        leases.add(kept(3600, 7));
+        assert_eq!(leases.take(hour, start() + hour / 8), None);
+        for _ in 1..MOST {
+            assert_eq!(leases.take(hour, start()), Some(7));
+        }
+        assert_eq!(leases.take(hour, start()), None);
+        leases.add(kept(3600, 8));
+        assert_eq!(leases.take(hour, start()), Some(8));
+        assert_eq!(leases.0.len(), 1);
+    }
+
+    #[test]
+    fn different_times_in_turn_have_their_leases() {
+        let mut leases = Leases::default();
+        let times = 1000..1000 + TIMES as u64;
+        times
+            .clone()
+            .for_each(|keep| leases.add(kept(keep, keep as i64)));
+        for _ in 0..2 {
+            for keep in times.clone() {
+                let taken = leases.take(Duration::from_secs(keep), start());
+                assert_eq!(taken, Some(keep as i64));
+            }
+        }
+        leases.add(kept(9999, 1));
+        assert_eq!(leases.take(Duration::from_secs(1000), start()), None);
+        assert_eq!(leases.take(Duration::from_secs(1001), start()), Some(1001));
     }
 }

@@ -192,6 +192,7 @@ impl Engine for EtcdEngine {
             memo: true,
             retention: true,
             stamp: true,
+            holders: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -331,6 +332,10 @@ impl Engine for EtcdEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read_memo(self, name).await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        inspect::holders(self, name).await
     }
 
     async fn stamp(&self, lease: &Lease, name: &Name) -> Result<Option<Mark>> {

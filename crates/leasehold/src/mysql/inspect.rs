@@ -21,25 +21,14 @@ use crate::rule;
 impl Inspect for MysqlEngine {
     async fn queue(&self, name: &Name) -> Result<Queue> {
         let doing = || format!("look at {name}");
-        let literal = name_literal(name.as_str());
-        let query = format!(
-            include_str!("sql/queue.sql"),
-            is_loose = IS_LOOSE,
-            claim = self.tables.claim,
-            session = self.tables.session,
-            name = literal,
-        );
-        let answer = self.ask_plainly(&query, doing).await?;
-        let rows: Vec<_> = answer.rows.iter().filter_map(Row::read).collect();
-        let capacity = rows.first().map_or(0, |row| row.capacity);
-        let claims: Vec<_> = rows.iter().map(|row| row.claim).collect();
-        let holders = rule::holders(capacity, &claims);
+        let answer = self.ask_plainly(&self.queue_text(name), doing).await?;
+        let (rows, capacity, holders) = read_queue(&answer.rows);
         let claims = rows.into_iter().enumerate();
         let claims = claims.map(|(at, row)| row.into_claimant(at < holders));
         let query = format!(
             include_str!("sql/evictions.sql"),
             eviction = self.tables.eviction,
-            name = literal,
+            name = name_literal(name.as_str()),
         );
         let broken = self.ask_plainly(&query, doing).await?;
         Ok(Queue {
@@ -89,9 +78,9 @@ impl Inspect for MysqlEngine {
             findings.push(finding(
                 Severity::Warning,
                 "no memos, elections or once per period: the table for memos is missing, is not \
-                 ours, or this user may not use it",
+                 ours, is from before memos could end, or this user may not use it",
                 "let somebody who may run what `leasehold schema` prints, and grant select, \
-                 insert and update on the table",
+                 insert, update and delete on the table",
             ));
         }
         Ok(findings)
@@ -151,11 +140,33 @@ fn finding(severity: Severity, what: &str, remedy: &str) -> Finding {
     }
 }
 
-struct Row {
+impl MysqlEngine {
+    /// The statement that reads what `read_queue` understands.
+    pub(super) fn queue_text(&self, name: &Name) -> String {
+        format!(
+            include_str!("sql/queue.sql"),
+            is_loose = IS_LOOSE,
+            claim = self.tables.claim,
+            session = self.tables.session,
+            name = name_literal(name.as_str()),
+        )
+    }
+}
+
+/// The living claims, the capacity, and how many hold.
+pub(super) fn read_queue(rows: &[MySqlRow]) -> (Vec<Row>, u32, usize) {
+    let rows: Vec<_> = rows.iter().filter_map(Row::read).collect();
+    let capacity = rows.first().map_or(0, |row| row.capacity);
+    let claims: Vec<_> = rows.iter().map(|row| row.claim).collect();
+    let holders = rule::holders(capacity, &claims);
+    (rows, capacity, holders)
+}
+
+pub(super) struct Row {
     claim: rule::Claim,
     capacity: u32,
     id: TicketId,
-    holder: u64,
+    pub(super) holder: u64,
     session: Option<LeaseId>,
     owner: Owner,
     age: Duration,

@@ -54,6 +54,14 @@ impl Tables {
     fn memo_script(&self) -> String {
         format!(include_str!("sql/memo.sql"), memo = self.memo)
     }
+
+    /// For a table that was made before memos could end.
+    fn ending_script(&self) -> String {
+        format!(
+            "alter table {} add column expires datetime(6), add key by_expires (expires)",
+            self.memo
+        )
+    }
 }
 
 /// The server's clock in microseconds, as an expression.
@@ -114,7 +122,7 @@ pub(super) async fn prepare(
     let why = match version {
         Some(VERSION) => {
             settle_in(pool, tables, state.kind).await?;
-            let has_memo = state.has_memo || makes_memos(pool, tables, database, schema).await?;
+            let has_memo = state.has_memo() || makes_memos(pool, tables, database, schema).await?;
             return Ok((state.kind, has_memo));
         }
         Some(newer) if newer > VERSION => {
@@ -167,7 +175,15 @@ async fn makes_memos(pool: &Pool, tables: &Tables, database: &str, schema: &str)
     if let Err(error) = pool.ask(&tables.memo_script(), doing).await {
         tracing::warn!(%error, "there are no memos");
     }
-    Ok(state(pool, database, schema).await?.has_memo)
+    let mut now = state(pool, database, schema).await?;
+    // All but the end, which fails if it is one of the others that is missing.
+    if now.memo_columns + 1 == MEMO_COLUMNS {
+        if let Err(error) = pool.ask(&tables.ending_script(), doing).await {
+            tracing::warn!(%error, "there are no memos that end");
+        }
+        now = state(pool, database, schema).await?;
+    }
+    Ok(now.has_memo())
 }
 
 async fn make(pool: &Pool, tables: &Tables) -> Result<()> {
@@ -197,8 +213,17 @@ struct State {
     is_new_enough: bool,
     is_read_only: bool,
     has_tables: bool,
+    /// How many columns of the table of memos are there and this user may use.
+    memo_columns: u32,
+}
+
+const MEMO_COLUMNS: u32 = 5;
+
+impl State {
     /// The table of memos is there, it is ours, and this user may use it.
-    has_memo: bool,
+    fn has_memo(&self) -> bool {
+        self.memo_columns == MEMO_COLUMNS
+    }
 }
 
 async fn state(pool: &Pool, database: &str, schema: &str) -> Result<State> {
@@ -207,7 +232,7 @@ async fn state(pool: &Pool, database: &str, schema: &str) -> Result<State> {
          where table_schema = {0} and table_name = {1}), \
          (select count(*) from information_schema.columns \
          where table_schema = {0} and table_name = {2} \
-         and column_name in ('name', 'token', 'edition', 'bytes') \
+         and column_name in ('name', 'token', 'edition', 'bytes', 'expires') \
          and find_in_set('select', privileges) and find_in_set('insert', privileges) \
          and find_in_set('update', privileges)); show global variables like 'wsrep_on'",
         quoted(database),
@@ -238,7 +263,7 @@ async fn state(pool: &Pool, database: &str, schema: &str) -> Result<State> {
         release,
         is_read_only: column(row, 1).is_some_and(|value| value != "0" && value != "OFF"),
         has_tables: number(row, 2) == Some(1),
-        has_memo: number(row, 3) == Some(4),
+        memo_columns: number(row, 3).unwrap_or(0),
     })
 }
 

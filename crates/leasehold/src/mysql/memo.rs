@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use sqlx_mysql::MySqlRow;
+
 use super::layout::CLOCK;
 use super::line::guarded;
 use super::look::strange;
-use super::pool::Lane;
+use super::pool::{Lane, READ_COMMITTED};
+use super::renewal::whole_micros;
 use super::term::settle;
 use super::text::{
-    bytes, column, hex_bytes, name as name_literal, number, ticket as ticket_literal,
+    bytes, column, hex_bytes, list, name as name_literal, number, ticket as ticket_literal,
 };
 use super::tie::IS_LOOSE;
 use super::{MysqlEngine, TOKENS_PER_GRANT};
@@ -16,12 +19,24 @@ use crate::engine::{ClaimRef, Memo, Noted, Reading};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::name::Name;
+use crate::random::random_u64;
 
 /// How often it is asked anew because the server's term had to begin.
 const ROUNDS: u32 = 3;
 
+/// How many memos that have ended are removed in one go.
+const FEW: usize = 20;
+
+/// How many writes there are for one that removes fewer than that.
+const SELDOM: u64 = 8;
+
 /// Writes the memo if the claim holds.
-pub(super) async fn write(engine: &MysqlEngine, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
+pub(super) async fn write(
+    engine: &MysqlEngine,
+    claim: &ClaimRef,
+    memo: &Memo,
+    keep: Option<Duration>,
+) -> Result<Noted> {
     let doing = || format!("write the memo of {}", claim.name);
     must_have(engine, doing)?;
     let token = memo.token.get();
@@ -42,6 +57,11 @@ pub(super) async fn write(engine: &MysqlEngine, claim: &ClaimRef, memo: &Memo) -
             token = token,
             edition = memo.edition,
             bytes = bytes(&memo.bytes),
+            ends = keep.map_or("null".to_owned(), |keep| {
+                let keep = whole_micros(keep);
+                format!("utc_timestamp(6) + interval {keep} microsecond")
+            }),
+            few = FEW,
         );
         let Some(answer) = engine.ask_or_locked(&guarded(&text), doing).await? else {
             let why = "rows stay locked by another transaction";
@@ -51,7 +71,10 @@ pub(super) async fn write(engine: &MysqlEngine, claim: &ClaimRef, memo: &Memo) -
         let row = answer.rows.first();
         let said = row.and_then(|row| Some((column(row, 0)?, column(row, 1)?)));
         match said.as_ref().map(|(holds, current)| (&**holds, &**current)) {
-            Some(("1", "1")) => return Ok(Noted::Written),
+            Some(("1", "1")) => {
+                sweep(engine, &answer.rows[1..]).await;
+                return Ok(Noted::Written);
+            }
             Some(("1", "0")) => settle(engine, Lane::Aside, doing).await?,
             // The first of two requests may have been in time.
             Some(("0", _)) if is_repeated => {
@@ -64,6 +87,24 @@ pub(super) async fn write(engine: &MysqlEngine, claim: &ClaimRef, memo: &Memo) -
     }
     let why = "the server's term ends as soon as it begins";
     Err(unavailable(engine, doing(), why, is_repeated))
+}
+
+/// Removes memos that have ended. Nothing depends on it: whoever writes next tries
+/// again. By their names, in order: so two who do this never wait for each other.
+async fn sweep(engine: &MysqlEngine, ended: &[MySqlRow]) {
+    if ended.is_empty() || (ended.len() < FEW && !random_u64().is_multiple_of(SELDOM)) {
+        return;
+    }
+    let names = ended.iter().filter_map(|row| column(row, 0));
+    let delete = format!(
+        "{READ_COMMITTED}; delete from {} where name in {} and expires <= utc_timestamp(6); commit",
+        engine.tables.memo,
+        list(names.map(|name| format!("x'{name}'"))),
+    );
+    let doing = || "remove memos that have ended".to_owned();
+    if let Err(error) = engine.ask(&guarded(&delete), doing).await {
+        tracing::debug!(%error, "what has ended stays for now");
+    }
 }
 
 pub(super) async fn read(engine: &MysqlEngine, name: &Name) -> Result<Reading> {

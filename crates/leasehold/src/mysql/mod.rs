@@ -15,6 +15,7 @@ mod config;
 mod fault;
 mod fence;
 mod flight;
+mod holders;
 mod inbox;
 mod inspect;
 mod layout;
@@ -247,7 +248,9 @@ impl Engine for MysqlEngine {
             tokens_per_grant: TOKENS_PER_GRANT,
             durable: !self.is_tied,
             memo: self.has_memo,
+            retention: self.has_memo,
             stamp: true,
+            holders: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -345,11 +348,19 @@ impl Engine for MysqlEngine {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        memo::write(self, claim, memo).await
+        memo::write(self, claim, memo, None).await
+    }
+
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        memo::write(self, claim, memo, Some(keep)).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        holders::holders(self, name).await
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

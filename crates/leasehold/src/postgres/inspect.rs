@@ -22,16 +22,8 @@ impl Inspect for PostgresEngine {
     async fn queue(&self, name: &Name) -> Result<Queue> {
         let doing = || format!("look at {name}");
         let schema = &self.schema;
-        let query = format!(
-            include_str!("sql/queue.sql"),
-            schema = schema,
-            name = quoted(name.as_str())
-        );
-        let answer = self.pool.ask(&query, doing).await?;
-        let rows: Vec<_> = answer.rows.iter().filter_map(Row::read).collect();
-        let capacity = rows.first().map_or(0, |row| row.capacity);
-        let claims: Vec<_> = rows.iter().map(|row| row.claim).collect();
-        let holders = rule::holders(capacity, &claims);
+        let answer = self.pool.ask(&queue_text(self, name), doing).await?;
+        let (rows, capacity, holders) = read_queue(&answer.rows);
         let claims = rows.into_iter().enumerate();
         let claims = claims.map(|(at, row)| row.into_claimant(at < holders));
         let query = format!(
@@ -131,6 +123,35 @@ pub(super) fn finding(severity: Severity, what: &str, remedy: &str) -> Finding {
         what: what.into(),
         remedy: remedy.into(),
     }
+}
+
+/// Who holds the lock, where an answer is of now.
+pub(super) async fn holders(engine: &PostgresEngine, name: &Name) -> Result<Vec<u64>> {
+    let doing = || format!("see who holds {name}");
+    let queue = queue_text(engine, name);
+    let statement = format!("select {}.prove(); {queue}", engine.schema);
+    let answer = engine.pool.ask(&statement, doing).await?;
+    // The first row is the proof, which says nothing.
+    let rows = answer.rows.get(1..).unwrap_or_default();
+    let (rows, _, holders) = read_queue(rows);
+    Ok(rows[..holders].iter().map(|row| row.holder).collect())
+}
+
+fn queue_text(engine: &PostgresEngine, name: &Name) -> String {
+    format!(
+        include_str!("sql/queue.sql"),
+        schema = engine.schema,
+        name = quoted(name.as_str())
+    )
+}
+
+/// The claims, the capacity, and how many hold.
+fn read_queue(rows: &[PgRow]) -> (Vec<Row>, u32, usize) {
+    let rows: Vec<_> = rows.iter().filter_map(Row::read).collect();
+    let capacity = rows.first().map_or(0, |row| row.capacity);
+    let claims: Vec<_> = rows.iter().map(|row| row.claim).collect();
+    let holders = rule::holders(capacity, &claims);
+    (rows, capacity, holders)
 }
 
 struct Row {

@@ -206,6 +206,7 @@ impl Engine for PostgresEngine {
             retention: self.has_memo,
             stamp: self.has_stamps,
             stamp_word: self.has_stamps,
+            holders: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -290,6 +291,10 @@ impl Engine for PostgresEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        inspect::holders(self, name).await
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

@@ -67,6 +67,19 @@ impl Inspect for RedisEngine {
     }
 }
 
+/// Who holds the lock, by a master that has its witnesses.
+pub(super) async fn holders(engine: &RedisEngine, name: &Name) -> Result<Vec<u64>> {
+    let keys = Keys::of(name);
+    let doing = || format!("see who holds {name}");
+    let (answer, doer): (Vec<String>, _) = engine
+        .server
+        .run_noting(&engine.scripts.holders, &keys.all(), &[], doing)
+        .await?;
+    engine.server.confirm(&doer, keys.lock(), doing).await?;
+    let queue = read_queue(&answer).ok_or_else(|| strange(doing(), &engine.server.label))?;
+    Ok(queue.holder_ids())
+}
+
 /// Whether these servers are fit for locks.
 pub(super) async fn examine_all(links: &[Arc<Link>]) -> Result<Vec<Finding>> {
     let mut all = Vec::new();

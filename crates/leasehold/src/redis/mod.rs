@@ -166,6 +166,7 @@ impl Engine for RedisEngine {
             memo: true,
             retention: true,
             stamp: true,
+            holders: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -297,6 +298,10 @@ impl Engine for RedisEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        inspect::holders(self, name).await
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

@@ -16,6 +16,7 @@ pub(super) struct Scripts {
     pub(super) memo_write: Script,
     pub(super) memo_read: Script,
     pub(super) stamp: Script,
+    pub(super) holders: Script,
 }
 
 const CLOCK: &str = include_str!("lua/clock.lua");
@@ -24,6 +25,7 @@ const HOLD_ALONE: &str = include_str!("lua/hold_alone.lua");
 const ENQUEUE_ALONE: &str = include_str!("lua/enqueue_alone.lua");
 const MEMORY: &str = include_str!("lua/memory.lua");
 const ENQUEUE_BEHIND: &str = include_str!("lua/enqueue_behind.lua");
+const PROOF: &str = include_str!("lua/proof.lua");
 const WITHDRAW_NEXT: &str = include_str!("lua/withdraw_next.lua");
 const COMMON: &str = include_str!("lua/common.lua");
 
@@ -33,6 +35,7 @@ impl Scripts {
         let on_a_lock = |script: &str| of(&[CLOCK, HEAD, MEMORY, COMMON, script]);
         let enqueue = include_str!("lua/enqueue.lua");
         let withdraw = include_str!("lua/withdraw.lua");
+        let queue = include_str!("lua/queue.lua");
         Self {
             enqueue: of(&[
                 CLOCK,
@@ -47,13 +50,21 @@ impl Scripts {
             enqueue_all: of(&[CLOCK, HOLD_ALONE, include_str!("lua/enqueue_all.lua")]),
             look: on_a_lock(include_str!("lua/look.lua")),
             withdraw: of(&[CLOCK, WITHDRAW_NEXT, HEAD, MEMORY, COMMON, withdraw]),
-            queue: on_a_lock(include_str!("lua/queue.lua")),
+            queue: on_a_lock(queue),
             renew: Script::new(include_str!("lua/renew.lua")),
             renew_alone: of(&[CLOCK, include_str!("lua/renew_alone.lua")]),
             alive: Script::new(include_str!("lua/alive.lua")),
             memo_write: on_a_lock(include_str!("lua/memo_write.lua")),
             memo_read: of(&[CLOCK, include_str!("lua/memo_read.lua")]),
-            stamp: on_a_lock(include_str!("lua/stamp.lua")),
+            stamp: of(&[
+                CLOCK,
+                HEAD,
+                MEMORY,
+                COMMON,
+                PROOF,
+                include_str!("lua/stamp.lua"),
+            ]),
+            holders: of(&[CLOCK, HEAD, MEMORY, COMMON, PROOF, queue]),
         }
     }
 }

@@ -122,6 +122,7 @@ impl Engine for SqliteEngine {
         promises.retention = true;
         promises.stamp = true;
         promises.stamp_word = true;
+        promises.holders = true;
         promises
     }
 
@@ -277,6 +278,10 @@ impl Engine for SqliteEngine {
                 memo::read(connection, &store.boot, name.as_str())
             })
             .await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        Ok(self.queue(name).await?.holder_ids())
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

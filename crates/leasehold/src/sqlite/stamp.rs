@@ -1,13 +1,22 @@
 //! Marks of locks that have had no writer since, in a table of their own beside
 //! the layout. A stamp does not outlive the boot, which it names, so what a power
-//! loss undoes matters to nobody.
+//! loss undoes matters to nobody. A mark begins with the hour it was made in, so
+//! that old ones can be told and swept; whose clock was wrong loses a mark early.
 
 use rusqlite::{Connection, OptionalExtension};
 
 use super::database::Store;
 use super::fault::Fault;
+use crate::clock::wall_time;
 use crate::engine::Mark;
 use crate::random::random_u64;
+
+/// How many bits of a mark are random; those before it are the hour since 1970.
+const RANDOM: u32 = 43;
+/// After how many hours a mark is old.
+const DAY: u64 = 25;
+/// How many marks are made for one look at the old ones.
+const SELDOM: u64 = 16;
 
 /// The lock's mark, made if it is not there; none if there is a writer.
 pub(super) fn stamp(
@@ -21,12 +30,22 @@ pub(super) fn stamp(
     }
     let write = store.begin(connection)?;
     connection.execute_batch(include_str!("sql/stamp_table.sql"))?;
-    let fresh = (random_u64() >> 1).cast_signed();
+    let hour = wall_time().as_secs() / 3600;
+    let fresh = first_of(hour) + (random_u64() >> (64 - RANDOM)).cast_signed();
     let mut insert = connection.prepare_cached(include_str!("sql/stamp_write.sql"))?;
     insert.execute((name, fresh))?;
+    if random_u64().is_multiple_of(SELDOM) {
+        let mut sweep = connection.prepare_cached(include_str!("sql/stamp_sweep.sql"))?;
+        sweep.execute([first_of(hour.saturating_sub(DAY))])?;
+    }
     let mark = read(store, connection, name)?;
     store.commit(write)?;
     Ok(mark)
+}
+
+/// The smallest mark of an hour.
+fn first_of(hour: u64) -> i64 {
+    (hour << RANDOM).cast_signed()
 }
 
 fn read(store: &Store, connection: &Connection, name: &str) -> Result<Option<Mark>, Fault> {

@@ -69,9 +69,7 @@ impl Inspect for ZookeeperEngine {
         };
         let fault = |why: Refusal| why.fault(format!("look at {name}"), &self.label);
         let (claims, mut broken) = seen.map_err(fault)?;
-        let capacity = claims.first().map_or(0, |(_, _, record)| record.capacity);
-        let places: Vec<Place> = claims.iter().map(|(place, ..)| place.clone()).collect();
-        let held = rule::holders(capacity, &standing::as_the_rule_sees_it(&places, capacity));
+        let (capacity, held) = held(&claims);
         let claims = claims.into_iter().enumerate();
         let claims = claims.map(|(at, (_, stat, record))| as_claimant(at < held, &stat, record));
         broken.sort_unstable_by_key(|broken| std::cmp::Reverse((broken.at, broken.czxid)));
@@ -112,6 +110,31 @@ impl Inspect for ZookeeperEngine {
         }
         Ok(findings)
     }
+}
+
+/// Who holds the lock, as the leader knows it.
+pub(super) async fn holders(engine: &ZookeeperEngine, name: &Name) -> Result<Vec<u64>> {
+    let look = async || {
+        let looking = Looking::with(engine).await?;
+        engine.claims_on(looking.session(), name).await
+    };
+    let seen = match look().await {
+        Err(Refusal::SessionOver) => look().await,
+        seen => seen,
+    };
+    let fault = |why: Refusal| why.fault(format!("see who holds {name}"), &engine.label);
+    let claims = seen.map_err(fault)?;
+    let (_, held) = held(&claims);
+    let holders = claims.iter().take(held);
+    Ok(holders.map(|(_, _, record)| record.holder).collect())
+}
+
+/// The capacity of a lock with these claims, and how many hold.
+fn held(claims: &[Looked]) -> (u32, usize) {
+    let capacity = claims.first().map_or(0, |(_, _, record)| record.capacity);
+    let places: Vec<Place> = claims.iter().map(|(place, ..)| place.clone()).collect();
+    let queue = standing::as_the_rule_sees_it(&places, capacity);
+    (capacity, rule::holders(capacity, &queue))
 }
 
 fn as_claimant(is_holder: bool, stat: &Stat, record: Record) -> Claimant {

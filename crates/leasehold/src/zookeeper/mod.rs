@@ -179,6 +179,7 @@ impl Engine for ZookeeperEngine {
             memo: true,
             stamp: true,
             stamp_word: true,
+            holders: true,
             ..Promises::least(Reach::Network)
         }
     }
@@ -321,6 +322,10 @@ impl Engine for ZookeeperEngine {
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
         memo::read(self, name).await
+    }
+
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        inspect::holders(self, name).await
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

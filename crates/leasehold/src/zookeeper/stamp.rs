@@ -5,7 +5,8 @@ use super::ZookeeperEngine;
 use super::dialect::Child;
 use super::fault::Refusal;
 use super::inspect::Looking;
-use super::wire::{Reply, Request};
+use super::session::Session;
+use super::wire::{Mode, Reply, Request};
 use crate::engine::Mark;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
@@ -60,12 +61,31 @@ async fn look(engine: &ZookeeperEngine, name: &Name) -> Result<Option<Mark>, Ref
             // Where there is no node nothing counts.
             (Err(Refusal::NoNode), _) | (_, Err(Refusal::NoNode)) => {
                 engine.make_all(looking.session(), &path).await?;
+                be_used(engine, looking.session(), &path).await?;
             }
             (Err(why), _) | (_, Err(why)) => return Err(why),
             _ => return Err(Refusal::Garbled),
         }
     }
     Ok(None)
+}
+
+/// Makes a child and deletes it, in one step that nobody sees: the server deletes an
+/// empty container only if it ever had one.
+async fn be_used(engine: &ZookeeperEngine, session: &Session, path: &str) -> Result<(), Refusal> {
+    let child = format!("{path}/stamp");
+    let make = Request::Create {
+        path: child.clone(),
+        data: Vec::new(),
+        mode: Mode::Persistent,
+        is_private: engine.config.user.is_some(),
+    };
+    let request = Request::Multi(vec![make, Request::Delete { path: child }]);
+    match session.ask_one(request).await {
+        // It was deleted before that; or a lock of that name lies below, and so it has one.
+        Ok(_) | Err(Refusal::NoNode | Refusal::NodeExists) => Ok(()),
+        Err(why) => Err(why),
+    }
 }
 
 fn has_writer(engine: &ZookeeperEngine, node: &str) -> bool {

@@ -11,6 +11,7 @@ mod etcd;
 mod tls;
 
 mod access;
+mod barrier;
 mod cut;
 mod interop;
 mod jepsen;

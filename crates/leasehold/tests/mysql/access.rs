@@ -58,6 +58,11 @@ async fn a_table_that_is_not_ours_or_may_not_be_used_costs_memos_and_no_locks() 
     assert!(keeps_memos(&server.url(), "schema=old").await);
     server.sql("drop table old_memo");
     assert!(keeps_memos(&server.url(), "schema=old").await);
+    server.sql("alter table old_memo drop column expires");
+    assert!(keeps_memos(&server.url(), "schema=old").await);
+    let ends = "select count(*) from information_schema.columns \
+                where table_name = 'old_memo' and column_name = 'expires'";
+    assert_eq!(server.sql(ends), "1");
     // Its rights were granted before there were memos.
     server.sql("drop table old_memo; create user app@'127.0.0.1'");
     for table in ["meta", "session", "claim", "eviction"] {
@@ -69,7 +74,7 @@ async fn a_table_that_is_not_ours_or_may_not_be_used_costs_memos_and_no_locks() 
     assert!(keeps_memos(&server.url(), "schema=old").await);
     server.sql("grant select on shop.old_memo to app@'127.0.0.1'");
     assert!(!keeps_memos(&server.url_as("app"), "schema=old").await);
-    server.sql("grant insert, update on shop.old_memo to app@'127.0.0.1'");
+    server.sql("grant insert, update, delete on shop.old_memo to app@'127.0.0.1'");
     assert!(keeps_memos(&server.url_as("app"), "schema=old").await);
 }
 

@@ -8,12 +8,14 @@
 mod server;
 
 mod access;
+mod barrier;
 mod cost;
 mod faults;
 mod fence;
 mod load;
 mod lossy;
 mod lossy_steps;
+mod memos;
 mod terms;
 mod tied;
 mod users_pool;

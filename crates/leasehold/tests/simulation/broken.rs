@@ -181,6 +181,10 @@ impl Engine for Broken {
         self.store.read_memo(name).await
     }
 
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        self.store.holders(name).await
+    }
+
     async fn stamp(&self, lease: &Lease, name: &Name) -> Result<Option<Mark>> {
         self.store.stamp(lease, name).await
     }

@@ -323,6 +323,15 @@ impl Engine for Faulty {
         .await
     }
 
+    async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
+        let name = name.clone();
+        self.send("holders", move |store| {
+            let name = name.clone();
+            async move { store.holders(&name).await }
+        })
+        .await
+    }
+
     async fn stamp(&self, lease: &Lease, name: &Name) -> Result<Option<Mark>> {
         let (lease, name) = (*lease, name.clone());
         self.send("stamp", move |store| {

@@ -62,6 +62,21 @@ async fn the_server_cleans_up_behind_us_and_tokens_go_on_growing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_server_cleans_up_behind_a_reader_without_a_lock() {
+    let Some((_folder, zookeeper)) = ensemble_with(1, &["-Dznode.container.checkIntervalMs=100"])
+    else {
+        return;
+    };
+    let mut client = zookeeper.client();
+    let one = session(&zookeeper.url(), "ttl=5s").await;
+    let prices = one.rwlock("shop/prices");
+    let stamp = prices.stamp().await.unwrap();
+    wait_for("the containers to go", || client.stat("/shop").err());
+    assert!(!prices.validate(&stamp).await.unwrap());
+    wait_for("the containers to go", || client.stat("/shop").err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_memo_is_not_taken_for_none() {
     let Some((_folder, zookeeper)) = ensemble(1) else {
         return;

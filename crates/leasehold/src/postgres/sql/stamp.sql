@@ -4,8 +4,12 @@
 -- version 1; may be run again.
 create unlogged table if not exists leasehold.stamp (
     name text collate "C" primary key,
-    mark bigint not null
+    mark bigint not null,
+    made timestamptz not null default clock_timestamp()
 );
+alter table leasehold.stamp
+    add column if not exists made timestamptz not null default clock_timestamp();
+create index if not exists stamp_made on leasehold.stamp (made);
 
 -- With the rights of whoever made it: roles that had theirs before put writers too.
 create or replace function leasehold.writer_came() returns trigger
@@ -27,7 +31,8 @@ end
 $$;
 
 -- The mark of a lock, made if it is not there; null if there is a writer, dead or
--- not. While a mark is there, there is none.
+-- not. While a mark is there, there is none. In passing it removes some old marks of
+-- locks that nobody uses.
 create or replace function leasehold.stamp_of(p_name text, out mark bigint)
 language plpgsql volatile security definer set search_path = pg_catalog as $$
 begin
@@ -45,5 +50,12 @@ begin
     insert into leasehold.stamp as s (name, mark) values (p_name, nextval('leasehold.token'))
     on conflict (name) do update set mark = s.mark
     returning s.mark into mark;
+    -- After the own row, and past whatever others are at, as `memo_write` does.
+    delete from leasehold.stamp s where s.name in (
+        select o.name from leasehold.stamp o
+        where o.made < clock_timestamp() - interval '1 day'
+            and not exists (select from leasehold.claim c where c.name = o.name)
+        order by o.made limit 20 for update skip locked
+    );
 end
 $$;

@@ -1,4 +1,5 @@
--- A lock as people see it. Writes nothing.
+-- A lock as people see it. Writes nothing. Behind `proof.lua`, also as members of a
+-- barrier see it.
 -- KEYS   4 the lock's evictions
 -- Answer {server time in ms, capacity or '', how many claims, then per live claim its ticket
 --        and its record, then the evictions}

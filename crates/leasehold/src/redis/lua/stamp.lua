@@ -1,8 +1,6 @@
 -- The last order that was drawn on a lock, and which master says so; drawn anew if
 -- none is remembered.
 -- Answer {} if there is a writer, dead or not; else {order, replication id}
--- A server that has become a replica refuses: there is no such field.
-call('HDEL', lock, '')
 local function is_writer(claim)
   local all = claim and capacity_of(claim)
   return all and weight_of(claim) >= all

@@ -6,6 +6,7 @@ mod files;
 mod order;
 mod people;
 mod repeat;
+mod stamps;
 
 use std::any::Any;
 use std::path::{Path, PathBuf};

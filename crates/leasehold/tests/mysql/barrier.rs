@@ -1,0 +1,41 @@
+//! A barrier whose member talks to a server that was replaced.
+
+use std::time::Duration;
+
+use super::{heard, inspector, mysql, queue_of, session};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_leaves_by_the_word_of_a_server_that_takes_no_writes() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let mut members = Vec::new();
+    for _ in 0..2 {
+        // It renews long after this test is over.
+        let one = session(&server.url(), "ttl=1h").await;
+        members.push(tokio::spawn(async move {
+            let entered = one.barrier("load/test", 2).enter().await.unwrap();
+            (one, entered)
+        }));
+    }
+    let (_one, first) = heard(members.remove(0)).await;
+    let (_other, second) = heard(members.remove(0)).await;
+    let mut leaving = tokio::spawn(first.leave());
+    queue_of(&inspector(&server.url()).await, "load/test", 1).await;
+    // As a server that was replaced: it takes no writes, and has heard of no renewal
+    // since, so all are dead there.
+    server.sql(
+        "create table kept as select id, expires from leasehold_session; \
+         set global read_only = 1; \
+         update leasehold_session set expires = utc_timestamp(6) - interval 1 minute",
+    );
+    let left = tokio::time::timeout(Duration::from_secs(3), &mut leaving).await;
+    assert!(left.is_err(), "{left:?}");
+    server.sql(
+        "update leasehold_session s join kept k on k.id = s.id set s.expires = k.expires; \
+         set global read_only = 0",
+    );
+    assert!(!leaving.is_finished());
+    second.leave().await.unwrap();
+    heard(leaving).await.unwrap();
+}
