@@ -77,9 +77,9 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
 
 fn report(wish: &Wish, plan: &Plan, verdict: &Verdict) -> Result<ExitCode, Error> {
     let mut faults: BTreeMap<&str, (u32, Option<String>)> = BTreeMap::new();
-    for (name, answer) in &verdict.answers {
-        let seen = faults.entry(name).or_default();
-        match answer {
+    for happened in &verdict.faults {
+        let seen = faults.entry(happened.fault).or_default();
+        match &happened.answer {
             Answer::Installed => seen.0 += 1,
             Answer::Skipped(why) => seen.1 = Some(format!("skipped: {why}")),
             Answer::Doubtful(why) => seen.1 = Some(format!("doubtful: {why}")),

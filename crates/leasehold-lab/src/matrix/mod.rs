@@ -150,8 +150,8 @@ impl Came {
         }
         let mut skipped = None;
         let mut happened = false;
-        for (_, answer) in &verdict.answers {
-            match answer {
+        for fault in &verdict.faults {
+            match &fault.answer {
                 Answer::Installed => happened = true,
                 Answer::Skipped(why) | Answer::Doubtful(why) => skipped = Some(why.clone()),
             }

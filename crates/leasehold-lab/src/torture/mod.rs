@@ -1,5 +1,6 @@
 //! Server, workload, faults, history, invariants, report: all from one seed.
 
+mod excuse;
 mod report;
 mod verdict;
 
@@ -14,7 +15,7 @@ use crate::crew::{Hand, until};
 use crate::disk::Disk;
 use crate::fault::{Answer, DISK_FULL, FAILOVER, Fault};
 use crate::ground::{Ground, Kind};
-use crate::history::Event;
+use crate::history::{Event, now};
 use crate::proxy::Proxy;
 use crate::recorder::Recorder;
 use crate::resource::Resource;
@@ -23,7 +24,8 @@ use crate::worker::{Job, Sabotage, Strategy, Work};
 
 use verdict::Ended;
 
-pub use verdict::{Expected, Verdict};
+pub use excuse::Happened;
+pub use verdict::Verdict;
 
 /// How long a fault lasts at most, in ttls.
 const LONGEST_FAULT: f64 = 2.5;
@@ -125,7 +127,7 @@ pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Ve
         return Err("a worker did not come to work".into());
     }
     tell_phase(&recorder, "safety");
-    let answers = break_things(plan, &mut world, progress);
+    let faults = break_things(plan, &mut world, progress);
     progress("no more faults: everybody gets the lock again");
     tell_phase(&recorder, "liveness");
     let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
@@ -138,7 +140,7 @@ pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Ve
     let left = left_behind(&url, plan.ttl_millis)?;
     let promises = promises(&url)?;
     let ended = Ended {
-        answers,
+        faults,
         workers: names,
         bound,
         left,
@@ -211,13 +213,9 @@ fn start(
 }
 
 /// Lets faults happen one after the other, and gives what became of each.
-fn break_things(
-    plan: &Plan,
-    world: &mut World,
-    progress: &dyn Fn(&str),
-) -> Vec<(&'static str, Answer)> {
+fn break_things(plan: &Plan, world: &mut World, progress: &dyn Fn(&str)) -> Vec<Happened> {
     let mut rng = StdRng::seed_from_u64(plan.seed);
-    let mut answers = Vec::new();
+    let mut happened = Vec::new();
     let begin = Instant::now();
     while begin.elapsed() < plan.length && !plan.faults.is_empty() {
         std::thread::sleep(Duration::from_millis(
@@ -227,9 +225,14 @@ fn break_things(
         let most = plan.ttl_millis as f64 * LONGEST_FAULT;
         let length = Duration::from_millis(rng.random_range(20..=most as u64));
         progress(fault.name);
+        let since = now();
         let answer = (fault.happen)(world, rng.random(), length);
         let is_idle = plan.faults.len() == 1 && matches!(answer, Answer::Skipped(_));
-        answers.push((fault.name, answer));
+        happened.push(Happened {
+            fault: fault.name,
+            answer,
+            span: (since, now()),
+        });
         if is_idle {
             break;
         }
@@ -237,7 +240,7 @@ fn break_things(
     if plan.faults.is_empty() {
         std::thread::sleep(plan.length);
     }
-    answers
+    happened
 }
 
 fn tell_phase(recorder: &Recorder, name: &str) {
