@@ -37,6 +37,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
             let (cell, ran) = Cell::run(kind, row, seed, length, &|_| {})?;
             match &cell.came {
                 Came::Held => println!("held"),
+                Came::OutOfOrder(count) => println!("{count} times out of order"),
                 Came::TwoBelieved(count) => println!("two believed, {count} times"),
                 Came::Lost(count) => println!("{count} updates lost"),
                 Came::Skipped(why) => println!("skipped: {why}"),

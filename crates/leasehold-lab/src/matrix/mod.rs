@@ -38,8 +38,11 @@ pub enum Row {
 /// What came of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Came {
-    /// Nothing that must not be.
+    /// Nothing that must not be, and nothing that the theory allows either.
     Held,
+    /// Tokens or waiters did not keep their order so many times, as the theory
+    /// says, and nobody held with another.
+    OutOfOrder(usize),
     /// Two believed to hold so many times, as the theory says, and nothing stale
     /// was written.
     TwoBelieved(usize),
@@ -164,12 +167,53 @@ impl Came {
             allowed.filter(|it| names.contains(&it.invariant)).count()
         };
         match (
-            count(&["no lost update", "no stale write"]),
+            count(&["no lost update"]),
             count(&["exclusion", "capacity", "loss told in time"]),
+            verdict.allowed.len(),
         ) {
-            (0, 0) => Self::Held,
-            (0, two) => Self::TwoBelieved(two),
-            (lost, _) => Self::Lost(lost),
+            (0, 0, 0) => Self::Held,
+            (0, 0, all) => Self::OutOfOrder(all),
+            (0, two, _) => Self::TwoBelieved(two),
+            (lost, _, _) => Self::Lost(lost),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::History;
+    use crate::invariant::Violation;
+    use crate::torture::Happened;
+
+    /// What comes of a run in which these were allowed.
+    fn came(allowed: &[&'static str]) -> Came {
+        let violation = |&invariant: &&'static str| Violation {
+            invariant,
+            text: String::new(),
+            lines: [0, 0],
+            span: (0, 0),
+        };
+        Came::of(&Verdict {
+            history: History::default(),
+            broken: Vec::new(),
+            allowed: allowed.iter().map(violation).collect(),
+            faults: vec![Happened {
+                fault: "restart-empty",
+                answer: Answer::Installed,
+                span: (0, 0),
+            }],
+            grants: 9,
+        })
+    }
+
+    #[test]
+    fn a_cell_held_only_if_nothing_was_excused() {
+        assert_eq!(came(&[]), Came::Held);
+        assert_eq!(came(&["token order"]), Came::OutOfOrder(1));
+        assert_eq!(came(&["order of service"]), Came::OutOfOrder(1));
+        let two = ["token order", "exclusion", "loss told in time"];
+        assert_eq!(came(&two), Came::TwoBelieved(2));
+        assert_eq!(came(&["no lost update", "exclusion"]), Came::Lost(1));
     }
 }

@@ -68,6 +68,7 @@ fn field(cell: &Cell, reasons: &mut Reasons) -> String {
     let seed = cell.seed;
     match &cell.came {
         Came::Held => format!("held ({seed})"),
+        Came::OutOfOrder(count) => format!("{count} out of order ({seed})"),
         Came::TwoBelieved(_) => format!("two believed, none stale written ({seed})"),
         Came::Lost(count) => format!("**{count} lost** ({seed})"),
         Came::Broken(_) => format!("**BROKEN** ({seed})"),
@@ -108,12 +109,14 @@ mod tests {
             cell("b", "kill", 2, Came::TwoBelieved(3)),
             cell("a", "cut", 3, why()),
             cell("b", "cut", 4, why()),
+            cell("a", "clock", 5, Came::OutOfOrder(2)),
         ];
         let expected = "\
 | what happens | a | b |
 | --- | --- | --- |
 | kill | held (1) | two believed, none stale written (2) |
 | cut | skipped: 1 | skipped: 1 |
+| clock | 2 out of order (5) |  |
 
 1. no server
 ";
