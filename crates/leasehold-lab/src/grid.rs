@@ -55,7 +55,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
             seed += 1;
         }
     }
-    let text = table(&cells);
+    let text = table(&cells, length);
     println!("\n{text}");
     if let Some(path) = &wish.write {
         let file = std::fs::read_to_string(path)?;

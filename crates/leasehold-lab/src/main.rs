@@ -39,41 +39,7 @@ enum Command {
     /// Lists the stories.
     Stories,
     /// Break one thing after the other under load, and check what happened.
-    Torture {
-        /// The store: sqlite, redis, redlock, etcd, zookeeper, postgres, mariadb.
-        #[arg(long)]
-        store: String,
-        /// What happens, with commas between; everything if nothing is named.
-        #[arg(long, value_delimiter = ',')]
-        faults: Vec<String>,
-        /// The same seed chooses the same faults.
-        #[arg(long)]
-        seed: Option<u64>,
-        /// How long.
-        #[arg(long = "for", default_value = "10s", value_parser = leasehold::parse_duration)]
-        length: std::time::Duration,
-        /// How many processes work.
-        #[arg(long, default_value_t = 4)]
-        workers: usize,
-        /// The ttl of their sessions, in milliseconds.
-        #[arg(long, default_value_t = 1_500)]
-        ttl: u64,
-        /// How long a hold takes, in milliseconds.
-        #[arg(long, default_value_t = 15)]
-        work: u64,
-        /// How many may hold at once: a semaphore if more than one.
-        #[arg(long, default_value_t = 1)]
-        permits: u32,
-        /// Break the engine on purpose, to see that it is found out.
-        #[arg(long)]
-        sabotage: Option<String>,
-        /// Let the resource check nothing, to see what fences are for.
-        #[arg(long)]
-        unfenced: bool,
-        /// Where the page goes.
-        #[arg(long, default_value = "lab")]
-        out: PathBuf,
-    },
+    Torture(rack::Wish),
     /// Every store under every fault, as a table.
     Matrix {
         /// How long each cell takes.
@@ -120,31 +86,7 @@ fn main() -> ExitCode {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Torture {
-            store,
-            faults,
-            seed,
-            length,
-            workers,
-            ttl,
-            work,
-            permits,
-            sabotage,
-            unfenced,
-            out,
-        } => rack::run(&rack::Wish {
-            store,
-            faults,
-            seed,
-            length,
-            workers,
-            ttl,
-            work,
-            permits,
-            sabotage,
-            unfenced,
-            out,
-        }),
+        Command::Torture(wish) => rack::run(&wish),
         Command::Matrix {
             length,
             within,

@@ -11,6 +11,9 @@ use crate::torture::{Plan, Verdict, torture};
 
 pub use table::{BEGIN, END, put_between_marks, table};
 
+/// How many may hold at once in the row with a semaphore.
+const PERMITS: u32 = 2;
+
 /// One store under one fault.
 #[derive(Debug, Clone)]
 pub struct Cell {
@@ -31,7 +34,7 @@ pub enum Row {
     Fenced(&'static str),
     /// The same where the resource checks nothing.
     Unfenced(&'static str),
-    /// Everything in turn, on a semaphore with two permits.
+    /// Several faults in turn, on a semaphore with two permits.
     Permits,
 }
 
@@ -75,8 +78,24 @@ impl Row {
         match self {
             Self::Fenced(fault) => fault.to_owned(),
             Self::Unfenced(fault) => format!("{fault}, no fence"),
-            Self::Permits => "all, two permits".to_owned(),
+            Self::Permits => "several, two permits".to_owned(),
         }
+    }
+
+    /// What runs a cell of it again: the arguments of the lab.
+    #[must_use]
+    pub fn again(self, store: &str, seed: &str, length: Duration) -> String {
+        let permits = |faults: Vec<Fault>| {
+            let names: Vec<_> = faults.iter().map(|fault| fault.name).collect();
+            format!("{} --permits {PERMITS}", names.join(","))
+        };
+        let faults = match self {
+            Self::Fenced(fault) => fault.to_owned(),
+            Self::Unfenced(fault) => format!("{fault} --unfenced"),
+            Self::Permits => permits(everyday()),
+        };
+        let length = in_words(length);
+        format!("torture --store {store} --seed {seed} --for {length} --faults {faults}")
     }
 
     /// A run of it.
@@ -86,7 +105,7 @@ impl Row {
         let (faults, permits, fenced) = match self {
             Self::Fenced(fault) => (named(fault), 1, true),
             Self::Unfenced(fault) => (named(fault), 1, false),
-            Self::Permits => (everyday(), 2, true),
+            Self::Permits => (everyday(), PERMITS, true),
         };
         Plan {
             kind,
@@ -100,6 +119,14 @@ impl Row {
             fenced,
             sabotage: None,
         }
+    }
+}
+
+/// A length of time as the command line takes it.
+fn in_words(length: Duration) -> String {
+    match length.subsec_millis() {
+        0 => format!("{}s", length.as_secs()),
+        _ => format!("{}ms", length.as_millis()),
     }
 }
 

@@ -84,13 +84,13 @@ impl Verdict {
             ),
             (&never, Lies::Within, leftover(history, ended.left)),
         ];
-        if plan.permits > 1 {
-            let permits = usize::try_from(plan.permits).unwrap_or(usize::MAX);
+        let permits = usize::try_from(plan.permits).unwrap_or(usize::MAX);
+        found.push((&two, Lies::Within, told_in_time(history, permits)));
+        if permits > 1 {
             found.push((&two, Lies::Within, capacity(history, permits)));
         } else {
             found.extend([
                 (&two, Lies::Within, exclusion(history)),
-                (&two, Lies::Within, told_in_time(history)),
                 (&unfenced, Lies::Begins, stale_writes(history)),
                 (&unfenced, Lies::Begins, lost_updates(history, "ledger")),
                 (&never, Lies::Within, linearizable(history, 0)),
