@@ -118,7 +118,11 @@ impl World {
 /// If the store or a worker cannot be started.
 pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Verdict, Error> {
     let recorder = Recorder::default();
-    let ledger = Resource::start("ledger", 0, recorder.clone())?;
+    let start_ledger = match plan.sabotage {
+        Some(Sabotage::ResourceForgetsMark) => Resource::start_forgetful,
+        _ => Resource::start,
+    };
+    let ledger = start_ledger("ledger", 0, recorder.clone())?;
     let stop = folder.join("stop");
     let mut world = start(plan, folder, &recorder, ledger.address, &stop)?;
     let names: Vec<String> = world.jobs.iter().map(|job| job.name.clone()).collect();

@@ -30,11 +30,13 @@ pub enum Sabotage {
     LosesPlace,
     /// A semaphore has one permit more than it says.
     ExtraPermit,
+    /// Not the engine but the resource: it lets in whoever shows a fence.
+    ResourceForgetsMark,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::LateWatchdog,
         Self::NoOwnerCheck,
         Self::EarlyExpiry,
@@ -42,6 +44,7 @@ impl Sabotage {
         Self::LazyRelease,
         Self::LosesPlace,
         Self::ExtraPermit,
+        Self::ResourceForgetsMark,
     ];
 
     /// Its name on the command line.
@@ -55,6 +58,7 @@ impl Sabotage {
             Self::LazyRelease => "lazy-release",
             Self::LosesPlace => "loses-place",
             Self::ExtraPermit => "extra-permit",
+            Self::ResourceForgetsMark => "resource-forgets-mark",
         }
     }
 
