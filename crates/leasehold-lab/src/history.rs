@@ -119,6 +119,11 @@ pub enum Event {
     },
     /// A worker is dead. What it believed ends here.
     Killed,
+    /// A worker ended with an error that nobody wanted, or did not end.
+    Failed {
+        /// How.
+        why: String,
+    },
     /// A part of the run begins.
     Phase {
         /// Its name.

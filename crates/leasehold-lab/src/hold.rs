@@ -104,7 +104,7 @@ pub fn holds(history: &History) -> Vec<Hold> {
             }
             Event::Releases => End::Released,
             Event::Lost { .. } => End::Lost,
-            Event::Killed => End::Killed,
+            Event::Killed | Event::Failed { .. } => End::Killed,
             _ => continue,
         };
         if let Some(open) = open.remove(by) {

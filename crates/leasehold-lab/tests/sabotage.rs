@@ -45,7 +45,12 @@ fn run(sabotage: Option<Sabotage>) -> Result<(), Failed> {
         ttl_millis: TTL,
         work_millis: match sabotage {
             // Everybody gets the lock before it gives up.
-            Some(Sabotage::LosesPlace | Sabotage::ResourceForgetsMark) => TTL / 5,
+            Some(
+                Sabotage::LosesPlace
+                | Sabotage::ResourceForgetsMark
+                | Sabotage::HangingRelease
+                | Sabotage::CrashingRelease,
+            ) => TTL / 5,
             _ => TTL + TTL / 3,
         },
         permits: match sabotage {
@@ -81,6 +86,7 @@ fn found_as(sabotage: Sabotage) -> &'static [&'static str] {
         Sabotage::LazyRelease => &["progress"],
         Sabotage::LosesPlace => &["order of service"],
         Sabotage::ExtraPermit => &["capacity"],
+        Sabotage::HangingRelease | Sabotage::CrashingRelease => &["ends well"],
         Sabotage::ResourceForgetsMark => &["no stale write", "linearizability"],
     }
 }

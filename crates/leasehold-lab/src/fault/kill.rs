@@ -7,7 +7,7 @@ use crate::torture::World;
 
 pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
     let number = world.choose_worker(choice);
-    world.hands[number].kill();
+    world.kill_worker(number);
     std::thread::sleep(longest);
     match world.start_worker(number) {
         Ok(()) => Answer::Installed,

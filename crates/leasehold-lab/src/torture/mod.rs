@@ -102,6 +102,31 @@ impl World {
         file.map_or(Ok(()), |file| std::fs::write(file, ""))
     }
 
+    /// Kills a worker. One that had failed by itself before is told as such.
+    pub fn kill_worker(&mut self, number: usize) {
+        let hand = &mut self.hands[number];
+        if let Some(why) = hand.failure() {
+            self.recorder.tell(&hand.name, Event::Failed { why });
+        }
+        hand.kill();
+    }
+
+    /// Waits until all workers have ended, at most so long, and tells of those
+    /// that did not, or not well.
+    fn finish(&mut self, longest: Duration) {
+        let deadline = Instant::now() + longest;
+        for hand in &mut self.hands {
+            let has_ended = hand.finish(deadline.saturating_duration_since(Instant::now()));
+            let failure = match has_ended {
+                true => hand.failure(),
+                false => Some(format!("did not end within {} ms", longest.as_millis())),
+            };
+            if let Some(why) = failure {
+                self.recorder.tell(&hand.name, Event::Failed { why });
+            }
+        }
+    }
+
     /// Starts a worker anew in the place of a dead one.
     ///
     /// # Errors
@@ -135,11 +160,11 @@ pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Ve
     progress("no more faults: everybody gets the lock again");
     tell_phase(&recorder, "liveness");
     let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
-    until(bound, || verdict::all_served(&recorder, &names));
+    until(bound, || {
+        verdict::all_served(&recorder, &names) || world.hands.iter_mut().all(Hand::has_ended)
+    });
     std::fs::write(&stop, "")?;
-    for hand in &mut world.hands {
-        hand.finish(bound);
-    }
+    world.finish(bound);
     let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
     let left = left_behind(&url, plan.ttl_millis)?;
     let promises = promises(&url)?;

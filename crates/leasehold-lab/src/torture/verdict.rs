@@ -11,7 +11,7 @@ use crate::fault::{FAILOVER, PAUSE_AT_WRITE};
 use crate::history::{Event, History};
 use crate::hold::holds;
 use crate::invariant::{
-    Violation, capacity, exclusion, linearizable, lost_updates, order_of_service, progress,
+    Violation, capacity, ends_well, exclusion, linearizable, lost_updates, order_of_service, progress,
     stale_writes, token_order, told_in_time,
 };
 use crate::recorder::Recorder;
@@ -83,6 +83,7 @@ impl Verdict {
                 progress(history, "liveness", &ended.workers, bound),
             ),
             (&never, Lies::Within, leftover(history, ended.left)),
+            (&never, Lies::Within, ends_well(history)),
         ];
         let permits = usize::try_from(plan.permits).unwrap_or(usize::MAX);
         found.push((&two, Lies::Within, told_in_time(history, permits)));
