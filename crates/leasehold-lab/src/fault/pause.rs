@@ -26,8 +26,9 @@ pub(super) fn at_write(world: &mut World, choice: u64, longest: Duration) -> Ans
         return Answer::Doubtful(error.to_string());
     }
     let hand = &world.hands[number];
-    if !until(PATIENCE, || hand.is_stopped()) {
-        return Answer::Doubtful(format!("{} came to no write", hand.name));
+    // Nobody would wake one that finds the order later.
+    if !until(PATIENCE, || hand.is_stopped()) && world.take_stop_back(number) {
+        return Answer::Doubtful("the worker came to no write".into());
     }
     hand.pause();
     let since = now();
@@ -45,7 +46,7 @@ pub(super) fn at_write(world: &mut World, choice: u64, longest: Duration) -> Ans
     hand.resume();
     match is_overtaken {
         true => Answer::Installed,
-        false => Answer::Doubtful(format!("nobody wrote while {} stood still", hand.name)),
+        false => Answer::Doubtful("nobody wrote while the worker stood still".into()),
     }
 }
 

@@ -93,4 +93,14 @@ mod tests {
         let free = lines(Some(line(10, "b", Event::Releases)));
         assert_eq!(told_in_time(&free, 2), []);
     }
+
+    #[test]
+    fn a_worker_that_died_after_its_time_had_nobody_to_tell() {
+        let history = History::new(vec![
+            line(1, "a", granted(1, 10)),
+            line(20, "b", granted(2, 90)),
+            line(30, "a", Event::Killed),
+        ]);
+        assert_eq!(told_in_time(&history, 1), []);
+    }
 }

@@ -102,6 +102,14 @@ impl World {
         file.map_or(Ok(()), |file| std::fs::write(file, ""))
     }
 
+    /// Takes that back. Gives whether the worker had not heard of it: else it
+    /// stands still, or is about to.
+    #[must_use]
+    pub fn take_stop_back(&self, number: usize) -> bool {
+        let file = self.jobs[number].stops_with.as_ref();
+        file.is_none_or(|file| std::fs::remove_file(file).is_ok())
+    }
+
     /// Kills a worker. One that had failed by itself before is told as such.
     pub fn kill_worker(&mut self, number: usize) {
         let hand = &mut self.hands[number];
