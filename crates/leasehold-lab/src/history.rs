@@ -82,6 +82,9 @@ pub enum Event {
         access: Access,
         /// The token that it shows.
         token: Option<u64>,
+        /// The holder in the fence that it shows, random per claim.
+        #[serde(default)]
+        holder: Option<u64>,
     },
     /// The access came back.
     Answered {
