@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::history::{Event, History, Line, now};
+use crate::history::{Event, History, Line, Moment, now};
 
 /// Takes lines from several threads.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +38,16 @@ impl Recorder {
     pub fn breaks(&self, kind: &str, on: &str) {
         let (kind, on) = (kind.into(), on.into());
         self.tell("lab", Event::Fault { kind, on });
+    }
+
+    /// Something was broken from that moment on, which is known only now.
+    pub fn broke(&self, kind: &str, on: &str, at: Moment) {
+        let (kind, on) = (kind.into(), on.into());
+        self.take(Line {
+            at,
+            by: "lab".into(),
+            event: Event::Fault { kind, on },
+        });
     }
 
     /// It is whole again.

@@ -65,6 +65,10 @@ impl Ground for Watched {
         }
     }
 
+    fn takes_over(&self) -> bool {
+        true
+    }
+
     fn depose(&mut self) -> Result<usize, String> {
         self.sentinel.kill_primary();
         self.sentinel.wait_for_new_primary();

@@ -79,6 +79,19 @@ pub struct World {
 }
 
 impl World {
+    /// A store without workers, for tests of what is done to it.
+    #[cfg(test)]
+    pub(crate) fn without_workers(ground: Box<dyn Ground>) -> Self {
+        Self {
+            ground,
+            hands: Vec::new(),
+            networks: Vec::new(),
+            recorder: Recorder::default(),
+            jobs: Vec::new(),
+            disk: Err("no disk".to_owned()),
+        }
+    }
+
     /// One of the workers.
     #[must_use]
     pub fn choose_worker(&self, choice: u64) -> usize {
@@ -176,12 +189,14 @@ pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Ve
     let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
     let left = left_behind(&url, plan.ttl_millis)?;
     let promises = promises(&url)?;
+    let takes_over = world.ground.takes_over();
     let ended = Ended {
         faults,
         workers: names,
         bound,
         left,
         promises,
+        takes_over,
     };
     Ok(Verdict::new(plan, &recorder.history(), ended))
 }

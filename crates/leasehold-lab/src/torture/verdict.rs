@@ -11,8 +11,8 @@ use crate::fault::{FAILOVER, PAUSE_AT_WRITE};
 use crate::history::{Event, History};
 use crate::hold::holds;
 use crate::invariant::{
-    Violation, capacity, ends_well, exclusion, linearizable, lost_updates, order_of_service, progress,
-    stale_writes, token_order, told_in_time,
+    Violation, capacity, ends_well, exclusion, linearizable, lost_updates, order_of_service,
+    progress, stale_writes, token_order, told_in_time,
 };
 use crate::recorder::Recorder;
 
@@ -31,14 +31,17 @@ pub struct Verdict {
     pub grants: usize,
 }
 
-/// Whether two may believe to hold under this fault, by what the store promises.
-fn lets_two_in(promises: Promises, fault: &str) -> bool {
+/// Whether two may believe to hold under this fault, by what the store promises,
+/// and whether another server takes over from one that is away.
+fn lets_two_in(promises: Promises, takes_over: bool, fault: &str) -> bool {
+    // A store whose tokens are ordered whatever happens knows when it forgot.
+    let may_forget = !promises.durable && promises.fence < Grade::Ordered;
     match fault {
         // A clock that jumps lets a store forget before the time; one that
         // promises to be durable must not.
         "clock" => !promises.durable,
-        // A store whose tokens are ordered whatever happens knows when it forgot.
-        "restart-empty" | FAILOVER => !promises.durable && promises.fence < Grade::Ordered,
+        "restart-empty" | FAILOVER => may_forget,
+        "restart" | "pause-server" => takes_over && may_forget,
         _ => false,
     }
 }
@@ -53,6 +56,8 @@ pub(super) struct Ended {
     /// How many claims are left.
     pub(super) left: usize,
     pub(super) promises: Promises,
+    /// Whether another server takes over from one that is away.
+    pub(super) takes_over: bool,
 }
 
 impl Verdict {
@@ -60,7 +65,8 @@ impl Verdict {
         let promises = ended.promises;
         let excuse =
             |explains: &dyn Fn(&str) -> bool| Excuse::of(&ended.faults, plan.ttl_millis, explains);
-        let two = excuse(&|fault| lets_two_in(promises, fault));
+        let lets_two_in = |fault: &str| lets_two_in(promises, ended.takes_over, fault);
+        let two = excuse(&lets_two_in);
         // Tokens that go by a clock may repeat themselves where two may hold.
         let tokens = match promises.fence {
             Grade::Ordered => Excuse::default(),
@@ -69,9 +75,9 @@ impl Verdict {
         // Nobody's lock survives a pause between the last look and the write.
         let unfenced = match plan.fenced {
             true => Excuse::default(),
-            false => excuse(&|fault| {
-                matches!(fault, "pause" | PAUSE_AT_WRITE) || lets_two_in(promises, fault)
-            }),
+            false => {
+                excuse(&|fault| matches!(fault, "pause" | PAUSE_AT_WRITE) || lets_two_in(fault))
+            }
         };
         let never = Excuse::default();
         let bound = u64::try_from(ended.bound.as_nanos()).unwrap_or(u64::MAX);
@@ -197,6 +203,7 @@ mod tests {
             bound: Duration::ZERO,
             left: 0,
             promises: Promises::least(Reach::Network),
+            takes_over: false,
         };
         let mut verdict = Verdict::new(&plan, &history, ended);
         verdict.broken.retain(|it| it.invariant == "exclusion");
@@ -216,6 +223,18 @@ mod tests {
             let verdict = verdict(answer.clone(), from);
             assert_eq!(verdict.broken.len(), 1, "{answer:?} at {from}");
             assert_eq!(verdict.allowed, [], "{answer:?} at {from}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_away_lets_two_in_only_where_another_takes_over() {
+        let forgets = Promises::least(Reach::Network);
+        let mut durable = forgets;
+        durable.durable = true;
+        for fault in ["restart", "pause-server"] {
+            assert!(lets_two_in(forgets, true, fault));
+            assert!(!lets_two_in(forgets, false, fault));
+            assert!(!lets_two_in(durable, true, fault));
         }
     }
 }
