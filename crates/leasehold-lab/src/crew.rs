@@ -67,10 +67,17 @@ impl Hand {
 
     /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
-        // One that has ended already needs no signal.
+        // It stands still first. So it does nothing after the moment that is
+        // told, and nobody is let in for its death before that.
+        if !self.has_ended() {
+            self.signal(Signal::STOP);
+            until(Duration::from_secs(1), || {
+                self.is_stopped() || self.has_ended()
+            });
+        }
+        self.recorder.tell(&self.name, Event::Killed);
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.recorder.tell(&self.name, Event::Killed);
     }
 
     /// Whether it stands still by itself.
