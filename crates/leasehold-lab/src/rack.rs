@@ -35,6 +35,10 @@ pub(crate) struct Wish {
     /// How long a hold takes, in milliseconds.
     #[arg(long, default_value_t = 15)]
     work: u64,
+    /// How long one hold in four takes while faults happen, in milliseconds; two
+    /// ttls unless it is said, and never if it is zero.
+    #[arg(long)]
+    long_work: Option<u64>,
     /// How many may hold at once: a semaphore if more than one.
     #[arg(long, default_value_t = 1)]
     permits: u32,
@@ -94,6 +98,7 @@ fn plan(wish: &Wish) -> Result<Plan, Error> {
         workers: wish.workers.max(1),
         ttl_millis: wish.ttl,
         work_millis: wish.work,
+        long_work_millis: Some(wish.long_work.unwrap_or(2 * wish.ttl)).filter(|&long| long > 0),
         permits: wish.permits.max(1),
         fenced: !wish.unfenced,
         sabotage,

@@ -8,6 +8,7 @@ use leasehold_lab::disk::REFUSED;
 use leasehold_lab::fault::{DISK_FULL, FAILOVER, PAUSE_AT_WRITE};
 use leasehold_lab::ground::Kind;
 use leasehold_lab::matrix::{Came, Cell, Row};
+use leasehold_lab::torture::NOBODY_HIT;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// What a cell must come to.
@@ -57,7 +58,9 @@ fn run(store: &str, row: Row, must: Must, seed: u64, may_skip: bool) -> Result<(
     let grants = ran.map_or(0, |(_, verdict)| verdict.grants);
     match (must, cell.came) {
         // The right to mount a disk is nothing that could be installed.
-        (_, Came::Skipped(why)) if may_skip || why.starts_with(REFUSED) => {
+        (_, Came::Skipped(why))
+            if why != NOBODY_HIT && (may_skip || why.starts_with(REFUSED)) =>
+        {
             println!("skipped: {why}");
         }
         (Must::BeFenced, Came::Held | Came::OutOfOrder(_) | Came::TwoBelieved(_))

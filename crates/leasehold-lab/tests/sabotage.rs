@@ -53,6 +53,7 @@ fn run(sabotage: Option<Sabotage>) -> Result<(), Failed> {
             ) => TTL / 5,
             _ => TTL + TTL / 3,
         },
+        long_work_millis: None,
         permits: match sabotage {
             Some(Sabotage::ExtraPermit) => 2,
             _ => 1,

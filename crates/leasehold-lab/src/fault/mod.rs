@@ -28,7 +28,8 @@ pub enum Answer {
 pub struct Fault {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Breaks something for so long, and mends it. The number chooses what.
+    /// Breaks something for so long, and mends it. The number chooses what; an
+    /// even one aims at whoever holds.
     pub happen: fn(&mut World, u64, Duration) -> Answer,
 }
 

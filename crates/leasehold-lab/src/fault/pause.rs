@@ -8,15 +8,19 @@ use crate::history::{Access, Event, Line, now};
 use crate::torture::World;
 
 pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
-    let hand = &world.hands[world.choose_worker(choice)];
+    let number = world.choose_worker(choice);
+    let hand = &world.hands[number];
+    let since = now();
     hand.pause();
     std::thread::sleep(longest);
+    // Before it goes on: it may be granted the lock as soon as it does.
+    let answer = world.judge(number, since);
     hand.resume();
-    Answer::Installed
+    answer
 }
 
 /// How long a worker may take until it comes to its next write.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Between the last look at the lock and the write, where no lock can help, and
 /// until another has written.

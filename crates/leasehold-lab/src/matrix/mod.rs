@@ -11,6 +11,8 @@ use crate::torture::{Plan, Verdict, torture};
 
 pub use table::{BEGIN, END, put_between_marks, table};
 
+/// The ttl of the workers' sessions, in milliseconds.
+const TTL: u64 = 1_500;
 /// How many may hold at once in the row with a semaphore.
 const PERMITS: u32 = 2;
 
@@ -113,8 +115,10 @@ impl Row {
             seed,
             length,
             workers: 4,
-            ttl_millis: 1_500,
+            ttl_millis: TTL,
             work_millis: 15,
+            // Without renewals it could not be.
+            long_work_millis: Some(2 * TTL),
             permits,
             fenced,
             sabotage: None,

@@ -15,12 +15,13 @@ use crate::crew::{Hand, until};
 use crate::disk::Disk;
 use crate::fault::{Answer, DISK_FULL, FAILOVER, Fault};
 use crate::ground::{Ground, Kind};
-use crate::history::{Event, now};
+use crate::history::{Event, Moment, now};
+use crate::hold::holds;
 use crate::proxy::Proxy;
 use crate::recorder::Recorder;
 use crate::resource::Resource;
 use crate::story::Error;
-use crate::worker::{Job, Sabotage, Strategy, Work};
+use crate::worker::{Job, LongWork, Sabotage, Strategy, Work};
 
 use verdict::Ended;
 
@@ -33,6 +34,12 @@ const LONGEST_FAULT: f64 = 2.5;
 const BOUND: u64 = 12;
 /// How long the workers may take until they ask for the first time.
 const LONGEST_START: Duration = Duration::from_secs(30);
+/// Who has held for so many nanoseconds has work that takes long.
+const LONG_ENOUGH: Moment = 50_000_000;
+/// Why a fault is doubtful that happened to workers that did not hold.
+pub const NOBODY_HIT: &str = "nobody who held was hit";
+/// The file that says that the faults are over.
+const CALM: &str = "calm";
 /// The lock of a run.
 const LOCK: &str = "lab/torture";
 
@@ -53,6 +60,8 @@ pub struct Plan {
     pub ttl_millis: u64,
     /// How long a hold takes.
     pub work_millis: u64,
+    /// How long it takes now and then, while faults happen.
+    pub long_work_millis: Option<u64>,
     /// How many may hold at once: a mutex, or a semaphore.
     pub permits: u32,
     /// Whether the resource checks fences.
@@ -73,6 +82,8 @@ pub struct World {
     /// What happened so far.
     pub recorder: Recorder,
     jobs: Vec<Job>,
+    /// The ttl of the workers' sessions.
+    pub ttl: Duration,
     /// The disk of the store; why it has none of its own, if it has not. It
     /// goes last, after the servers.
     pub disk: Result<Disk, String>,
@@ -88,21 +99,46 @@ impl World {
             networks: Vec::new(),
             recorder: Recorder::default(),
             jobs: Vec::new(),
+            ttl: Duration::ZERO,
             disk: Err("no disk".to_owned()),
         }
     }
 
-    /// One of the workers.
+    /// One of the workers: who holds if the number is even, else any.
     #[must_use]
     pub fn choose_worker(&self, choice: u64) -> usize {
-        usize::try_from(choice % self.hands.len() as u64).unwrap_or(0)
+        let (any, aims) = (choice / 2, choice.is_multiple_of(2));
+        let holder = aims.then(|| self.wait_for_holder()).flatten();
+        holder.unwrap_or(usize::try_from(any % self.hands.len() as u64).unwrap_or(0))
+    }
+
+    /// Who holds, if possible one whose hold will not be over at once.
+    fn wait_for_holder(&self) -> Option<usize> {
+        let has_held = |since| now().saturating_sub(since) > LONG_ENOUGH;
+        until(self.ttl, || {
+            let holder = self.recorder.holder();
+            holder.is_some_and(|(_, since)| has_held(since))
+        });
+        let (holder, _) = self.recorder.holder()?;
+        self.hands.iter().position(|hand| hand.name == holder)
+    }
+
+    /// Whether what was done to this worker since then was done to a holder.
+    #[must_use]
+    pub fn judge(&self, number: usize, since: Moment) -> Answer {
+        let name = &self.hands[number].name;
+        let holds = holds(&self.recorder.history());
+        match holds.iter().any(|hold| hold.by == *name && hold.to >= since) {
+            true => Answer::Installed,
+            false => Answer::Doubtful(NOBODY_HIT.into()),
+        }
     }
 
     /// One of the servers, and its name; none if there is none.
     #[must_use]
     pub fn choose_server(&self, choice: u64) -> Option<(usize, String)> {
         let count = self.ground.servers() as u64;
-        let number = usize::try_from(choice.checked_rem(count)?).unwrap_or(0);
+        let number = usize::try_from((choice / 2).checked_rem(count)?).unwrap_or(0);
         Some((number, format!("server {}", number + 1)))
     }
 
@@ -178,6 +214,7 @@ pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Ve
     }
     tell_phase(&recorder, "safety");
     let faults = break_things(plan, &mut world, progress);
+    std::fs::write(folder.join(CALM), "")?;
     progress("no more faults: everybody gets the lock again");
     tell_phase(&recorder, "liveness");
     let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
@@ -226,6 +263,7 @@ fn start(
         networks: Vec::new(),
         recorder: recorder.clone(),
         jobs: Vec::new(),
+        ttl: Duration::from_millis(plan.ttl_millis),
     };
     let strategy = match plan.fenced {
         true => Strategy::Fenced,
@@ -247,7 +285,12 @@ fn start(
                 rests_millis: 5,
                 at_most: None,
             },
-            patience_millis: 2 * plan.ttl_millis,
+            long_work: plan.long_work_millis.map(|millis| LongWork {
+                millis,
+                seed: plan.seed.wrapping_mul(1_000_003) ^ ((number as u64) << 32),
+                ends_with: folder.join(CALM),
+            }),
+            patience_millis: 2 * plan.ttl_millis + plan.long_work_millis.unwrap_or(0),
             ttl_millis: plan.ttl_millis,
             sabotage: plan.sabotage,
             permits: plan.permits,
@@ -267,7 +310,7 @@ fn start(
 /// Lets faults happen one after the other, and gives what became of each.
 fn break_things(plan: &Plan, world: &mut World, progress: &dyn Fn(&str)) -> Vec<Happened> {
     let mut rng = StdRng::seed_from_u64(plan.seed);
-    let mut happened = Vec::new();
+    let mut happened: Vec<Happened> = Vec::new();
     let begin = Instant::now();
     while begin.elapsed() < plan.length && !plan.faults.is_empty() {
         std::thread::sleep(Duration::from_millis(
@@ -277,8 +320,10 @@ fn break_things(plan: &Plan, world: &mut World, progress: &dyn Fn(&str)) -> Vec<
         let most = plan.ttl_millis as f64 * LONGEST_FAULT;
         let length = Duration::from_millis(rng.random_range(20..=most as u64));
         progress(fault.name);
+        // Every other one is aimed at whoever holds, the first one too.
+        let choice = (rng.random::<u64>() & !1) | (happened.len() as u64 & 1);
         let since = now();
-        let answer = (fault.happen)(world, rng.random(), length);
+        let answer = (fault.happen)(world, choice, length);
         let is_idle = plan.faults.len() == 1 && matches!(answer, Answer::Skipped(_));
         happened.push(Happened {
             fault: fault.name,

@@ -179,6 +179,7 @@ mod tests {
             workers: 2,
             ttl_millis: 1_500,
             work_millis: 15,
+            long_work_millis: None,
             permits: 1,
             fenced: true,
             sabotage: None,

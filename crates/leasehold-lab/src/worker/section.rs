@@ -79,7 +79,7 @@ async fn take_time(worker: &Worker, hold: u64) {
             return;
         }
         Some(Accident::Hangs) => return std::future::pending().await,
-        _ => worker.job.work.takes_millis,
+        _ => worker.takes_millis(hold),
     };
     tokio::time::sleep(Duration::from_millis(takes)).await;
 }
