@@ -40,6 +40,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
                 Came::OutOfOrder(count) => println!("{count} times out of order"),
                 Came::TwoBelieved(count) => println!("two believed, {count} times"),
                 Came::Lost(count) => println!("{count} updates lost"),
+                Came::Failed(why) => println!("FAILED: {why}"),
                 Came::Skipped(why) => println!("skipped: {why}"),
                 Came::Broken(texts) => {
                     println!("BROKEN, seed {seed}");
@@ -62,7 +63,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
         std::fs::write(path, put_between_marks(&file, &text)?)?;
     }
     println!("pages: {}", wish.out.display());
-    let is_broken = |cell: &Cell| matches!(cell.came, Came::Broken(_));
+    let is_broken = |cell: &Cell| matches!(cell.came, Came::Broken(_) | Came::Failed(_));
     Ok(match cells.iter().any(is_broken) {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,

@@ -67,7 +67,11 @@ fn run(sabotage: Option<Sabotage>) -> Result<(), Failed> {
     let Some(sabotage) = sabotage else {
         return match broken.is_empty() {
             true => Ok(()),
-            false => Err(format!("seed {}: {broken:?}", plan.seed).into()),
+            false => {
+                let out = std::env::temp_dir().join("leasehold-lab");
+                let page = verdict.write(&plan, "sound", &out)?;
+                Err(format!("{broken:?}; see {}", page.display()).into())
+            }
         };
     };
     for invariant in found_as(sabotage) {

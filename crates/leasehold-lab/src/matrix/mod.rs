@@ -57,6 +57,8 @@ pub enum Came {
     Broken(Vec<String>),
     /// It could not be tried.
     Skipped(String),
+    /// It could not be begun, although it should have been.
+    Failed(String),
 }
 
 impl Row {
@@ -146,7 +148,7 @@ impl Cell {
     /// Runs a cell in a folder of its own; gives its run too, if there was one.
     ///
     /// # Errors
-    /// If the store or a worker cannot be started.
+    /// If there is no room for its folder.
     pub fn run(
         kind: &'static Kind,
         row: Row,
@@ -169,8 +171,11 @@ impl Cell {
         }
         let plan = row.plan(kind, seed, length);
         let folder = tempfile::tempdir()?;
-        let verdict = torture(&plan, folder.path(), progress)?;
-        Ok((cell(Came::of(&verdict)), Some((plan, verdict))))
+        Ok(match torture(&plan, folder.path(), progress) {
+            Ok(verdict) => (cell(Came::of(&verdict)), Some((plan, verdict))),
+            // The other cells are worth having all the same.
+            Err(error) => (cell(Came::Failed(error.to_string())), None),
+        })
     }
 }
 

@@ -92,6 +92,7 @@ fn field(cell: &Cell, reasons: &mut Reasons) -> String {
         Came::TwoBelieved(_) => format!("two believed, none stale written ({seed})"),
         Came::Lost(count) => format!("**{count} lost** ({seed})"),
         Came::Broken(_) => format!("**BROKEN** ({seed})"),
+        Came::Failed(_) => format!("**FAILED** ({seed})"),
         Came::Skipped(why) => format!("skipped: {}", reasons.number(why)),
     }
 }
@@ -130,13 +131,14 @@ mod tests {
             cell("a", "cut", 3, why()),
             cell("b", "cut", 4, why()),
             cell("a", "clock", 5, Came::OutOfOrder(2)),
+            cell("b", "clock", 6, Came::Failed("no port".into())),
         ];
         let expected = "\
 | what happens | a | b |
 | --- | --- | --- |
 | kill | held (1) | two believed, none stale written (2) |
 | cut | skipped: 1 | skipped: 1 |
-| clock | 2 out of order (5) |  |
+| clock | 2 out of order (5) | **FAILED** (6) |
 
 1. no server
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use leasehold::engine::Promises;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -194,7 +195,8 @@ impl World {
     }
 }
 
-/// Runs a plan to its end in this folder.
+/// Runs a plan to its end in this folder. A run that breaks off in the middle
+/// has a verdict too, which says so.
 ///
 /// # Errors
 /// If the store or a worker cannot be started.
@@ -206,36 +208,75 @@ pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Ve
     };
     let ledger = start_ledger("ledger", 0, recorder.clone())?;
     let stop = folder.join("stop");
-    let mut world = start(plan, folder, &recorder, ledger.address, &stop)?;
+    let (mut world, promises) =
+        unless_it_panics(|| start(plan, folder, &recorder, ledger.address, &stop))?;
+    let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
+    let mut faults = Vec::new();
+    let ran = unless_it_panics(|| run(plan, &mut world, folder, bound, &mut faults, progress));
+    tell_failure(&recorder, "the run broke off", ran);
+    std::fs::write(&stop, "")?;
+    world.finish(bound);
+    let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
+    let left = left_behind(&url, plan.ttl_millis);
+    let left = tell_failure(&recorder, "the store cannot be looked at", left);
+    let ended = Ended {
+        faults,
+        workers: world.jobs.iter().map(|job| job.name.clone()).collect(),
+        bound,
+        left: left.unwrap_or(0),
+        promises,
+        takes_over: world.ground.takes_over(),
+    };
+    Ok(Verdict::new(plan, &recorder.history(), ended))
+}
+
+/// Both phases: with faults, and without.
+fn run(
+    plan: &Plan,
+    world: &mut World,
+    folder: &Path,
+    bound: Duration,
+    faults: &mut Vec<Happened>,
+    progress: &dyn Fn(&str),
+) -> Result<(), Error> {
+    let recorder = world.recorder.clone();
     let names: Vec<String> = world.jobs.iter().map(|job| job.name.clone()).collect();
     let is_at_work = |name: &String| recorder.has(|line| line.by == *name);
     if !until(LONGEST_START, || names.iter().all(is_at_work)) {
         return Err("a worker did not come to work".into());
     }
     tell_phase(&recorder, "safety");
-    let faults = break_things(plan, &mut world, progress);
+    break_things(plan, world, faults, progress);
     std::fs::write(folder.join(CALM), "")?;
     progress("no more faults: everybody gets the lock again");
     tell_phase(&recorder, "liveness");
-    let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
     until(bound, || {
         verdict::all_served(&recorder, &names) || world.hands.iter_mut().all(Hand::has_ended)
     });
-    std::fs::write(&stop, "")?;
-    world.finish(bound);
-    let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
-    let left = left_behind(&url, plan.ttl_millis)?;
-    let promises = promises(&url)?;
-    let takes_over = world.ground.takes_over();
-    let ended = Ended {
-        faults,
-        workers: names,
-        bound,
-        left,
-        promises,
-        takes_over,
-    };
-    Ok(Verdict::new(plan, &recorder.history(), ended))
+    Ok(())
+}
+
+/// The same with a panic as an error: a server that does not start again is an
+/// assertion that fails.
+fn unless_it_panics<T>(act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+    caught.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        Err(text.unwrap_or("it panicked").into())
+    })
+}
+
+/// Puts it into the history if something of the lab went wrong.
+fn tell_failure<T>(recorder: &Recorder, what: &str, ended: Result<T, Error>) -> Option<T> {
+    match ended {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let why = format!("{what}: {error}");
+            recorder.tell("lab", Event::Failed { why });
+            None
+        }
+    }
 }
 
 fn start(
@@ -244,7 +285,7 @@ fn start(
     recorder: &Recorder,
     ledger: SocketAddr,
     stop: &Path,
-) -> Result<World, Error> {
+) -> Result<(World, Promises), Error> {
     let has = |name: &str| plan.faults.iter().any(|fault| fault.name == name);
     let place = folder.join("store");
     std::fs::create_dir_all(&place)?;
@@ -304,13 +345,17 @@ fn start(
         world.networks.push(proxies);
         world.jobs.push(job);
     }
-    Ok(world)
+    Ok((world, promises))
 }
 
-/// Lets faults happen one after the other, and gives what became of each.
-fn break_things(plan: &Plan, world: &mut World, progress: &dyn Fn(&str)) -> Vec<Happened> {
+/// Lets faults happen one after the other, and notes what became of each.
+fn break_things(
+    plan: &Plan,
+    world: &mut World,
+    happened: &mut Vec<Happened>,
+    progress: &dyn Fn(&str),
+) {
     let mut rng = StdRng::seed_from_u64(plan.seed);
-    let mut happened: Vec<Happened> = Vec::new();
     let begin = Instant::now();
     while begin.elapsed() < plan.length && !plan.faults.is_empty() {
         std::thread::sleep(Duration::from_millis(
@@ -337,7 +382,6 @@ fn break_things(plan: &Plan, world: &mut World, progress: &dyn Fn(&str)) -> Vec<
     if plan.faults.is_empty() {
         std::thread::sleep(plan.length);
     }
-    happened
 }
 
 fn tell_phase(recorder: &Recorder, name: &str) {
@@ -345,7 +389,7 @@ fn tell_phase(recorder: &Recorder, name: &str) {
 }
 
 /// What the store guarantees.
-fn promises(url: &str) -> Result<leasehold::engine::Promises, Error> {
+fn promises(url: &str) -> Result<Promises, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -358,15 +402,19 @@ fn left_behind(url: &str, ttl_millis: u64) -> Result<usize, Error> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let inspector = leasehold::inspect(url).await?;
-        let deadline =
-            Instant::now() + Duration::from_millis(4 * ttl_millis) + Duration::from_secs(3);
+        let longest = Duration::from_millis(4 * ttl_millis) + Duration::from_secs(3);
+        let deadline = Instant::now() + longest;
         loop {
-            let left = inspector.queue(LOCK).await?.claims.len();
-            if left == 0 || Instant::now() > deadline {
-                return Ok(left);
+            let left = tokio::time::timeout(longest, count_claims(url)).await?;
+            if matches!(left, Ok(0)) || Instant::now() > deadline {
+                return left;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     })
+}
+
+async fn count_claims(url: &str) -> Result<usize, Error> {
+    let inspector = leasehold::inspect(url).await?;
+    Ok(inspector.queue(LOCK).await?.claims.len())
 }
