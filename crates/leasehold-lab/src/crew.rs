@@ -13,7 +13,8 @@ use crate::history::{Event, Line};
 use crate::recorder::Recorder;
 use crate::worker::Job;
 
-/// A worker's process. It is killed with its owner.
+/// A worker's process. It is killed with its owner, and dies with the thread
+/// that started it, however that ends.
 #[derive(Debug)]
 pub struct Hand {
     /// Its name in the history.
@@ -36,6 +37,7 @@ impl Hand {
     pub fn start(job: &Job, recorder: &Recorder) -> std::io::Result<Self> {
         let mut child = Command::new(program()?)
             .arg("worker")
+            .arg(std::process::id().to_string())
             .arg(serde_json::to_string(job)?)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -23,6 +23,9 @@ pub(crate) struct Wish {
 
 pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
     let kinds = kinds(&wish.stores)?;
+    if wish.write.is_some() {
+        may_be_written(wish, &kinds)?;
+    }
     let rows = rows(&wish.faults)?;
     let count = u32::try_from(rows.len() * kinds.len()).unwrap_or(u32::MAX);
     let share = wish.within.map(|within| within / count.max(1));
@@ -70,6 +73,17 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
     })
 }
 
+/// A part of the matrix must not take the place of all of it.
+fn may_be_written(wish: &Wish, kinds: &[&'static Kind]) -> Result<(), Error> {
+    if !wish.stores.is_empty() || !wish.faults.is_empty() {
+        return Err("--write is for all stores and faults together".into());
+    }
+    let mut missing = kinds.iter().filter_map(|kind| (kind.lacks)());
+    missing.next().map_or(Ok(()), |what| {
+        Err(format!("{what} is missing on this machine: the table would have gaps").into())
+    })
+}
+
 fn kinds(names: &[String]) -> Result<Vec<&'static Kind>, Error> {
     if names.is_empty() {
         return Ok(KINDS.iter().collect());
@@ -93,4 +107,33 @@ fn rows(names: &[String]) -> Result<Vec<Row>, Error> {
     Ok(rows
         .filter(|row| names.is_empty() || is_wanted(row))
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_matrix_is_not_written() {
+        let wish = |stores: &[&str], faults: &[&str]| Wish {
+            length: Duration::from_secs(1),
+            within: None,
+            stores: stores.iter().map(|&name| name.to_owned()).collect(),
+            faults: faults.iter().map(|&name| name.to_owned()).collect(),
+            seed: 1,
+            write: Some(PathBuf::from("/nowhere/table.md")),
+            out: PathBuf::from("/nowhere"),
+        };
+        let refused = |wish: &Wish| run(wish).unwrap_err().to_string();
+        for part in [wish(&["sqlite"], &[]), wish(&[], &["kill"])] {
+            assert!(refused(&part).starts_with("--write is for all"), "{part:?}");
+        }
+        let lacking = Kind {
+            lacks: || Some("a server"),
+            ..KINDS[0]
+        };
+        let lacking: &'static Kind = Box::leak(Box::new(lacking));
+        let error = may_be_written(&wish(&[], &[]), &[lacking]).unwrap_err();
+        assert!(error.to_string().starts_with("a server is missing"));
+    }
 }

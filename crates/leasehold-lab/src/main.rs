@@ -67,6 +67,8 @@ enum Command {
     /// One process of a run.
     #[command(hide = true)]
     Worker {
+        /// Who started it.
+        parent: i32,
         /// What to do, as JSON.
         job: String,
     },
@@ -104,7 +106,7 @@ fn main() -> ExitCode {
             write,
             out,
         }),
-        Command::Worker { job } => worker(&job),
+        Command::Worker { parent, job } => worker(parent, &job),
     };
     ended.unwrap_or_else(|error| {
         eprintln!("leasehold-lab: {error}");
@@ -112,7 +114,8 @@ fn main() -> ExitCode {
     })
 }
 
-fn worker(job: &str) -> Result<ExitCode, Error> {
+fn worker(parent: i32, job: &str) -> Result<ExitCode, Error> {
+    die_with(parent)?;
     let job: Job = serde_json::from_str(job)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -120,6 +123,17 @@ fn worker(job: &str) -> Result<ExitCode, Error> {
         .build()?;
     runtime.block_on(work(job))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets this process be killed when the lab is, also while it stands still.
+fn die_with(parent: i32) -> Result<(), Error> {
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    // It may have died before we asked to be told.
+    match nix::unistd::getppid().as_raw() == parent {
+        true => Ok(()),
+        false => Err("the lab is gone".into()),
+    }
 }
 
 fn stories(
