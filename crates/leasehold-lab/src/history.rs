@@ -82,6 +82,9 @@ pub enum Event {
         access: Access,
         /// The token that it shows.
         token: Option<u64>,
+        /// The holder in the fence that it shows, random per claim.
+        #[serde(default)]
+        holder: Option<u64>,
     },
     /// The access came back.
     Answered {
@@ -119,6 +122,11 @@ pub enum Event {
     },
     /// A worker is dead. What it believed ends here.
     Killed,
+    /// A worker ended with an error that nobody wanted, or did not end.
+    Failed {
+        /// How.
+        why: String,
+    },
     /// A part of the run begins.
     Phase {
         /// Its name.

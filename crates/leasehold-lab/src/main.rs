@@ -39,41 +39,7 @@ enum Command {
     /// Lists the stories.
     Stories,
     /// Break one thing after the other under load, and check what happened.
-    Torture {
-        /// The store: sqlite, redis, redlock, etcd, zookeeper, postgres, mariadb.
-        #[arg(long)]
-        store: String,
-        /// What happens, with commas between; everything if nothing is named.
-        #[arg(long, value_delimiter = ',')]
-        faults: Vec<String>,
-        /// The same seed chooses the same faults.
-        #[arg(long)]
-        seed: Option<u64>,
-        /// How long.
-        #[arg(long = "for", default_value = "10s", value_parser = leasehold::parse_duration)]
-        length: std::time::Duration,
-        /// How many processes work.
-        #[arg(long, default_value_t = 4)]
-        workers: usize,
-        /// The ttl of their sessions, in milliseconds.
-        #[arg(long, default_value_t = 1_500)]
-        ttl: u64,
-        /// How long a hold takes, in milliseconds.
-        #[arg(long, default_value_t = 15)]
-        work: u64,
-        /// How many may hold at once: a semaphore if more than one.
-        #[arg(long, default_value_t = 1)]
-        permits: u32,
-        /// Break the engine on purpose, to see that it is found out.
-        #[arg(long)]
-        sabotage: Option<String>,
-        /// Let the resource check nothing, to see what fences are for.
-        #[arg(long)]
-        unfenced: bool,
-        /// Where the page goes.
-        #[arg(long, default_value = "lab")]
-        out: PathBuf,
-    },
+    Torture(rack::Wish),
     /// Every store under every fault, as a table.
     Matrix {
         /// How long each cell takes.
@@ -101,6 +67,8 @@ enum Command {
     /// One process of a run.
     #[command(hide = true)]
     Worker {
+        /// Who started it.
+        parent: i32,
         /// What to do, as JSON.
         job: String,
     },
@@ -120,31 +88,7 @@ fn main() -> ExitCode {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Torture {
-            store,
-            faults,
-            seed,
-            length,
-            workers,
-            ttl,
-            work,
-            permits,
-            sabotage,
-            unfenced,
-            out,
-        } => rack::run(&rack::Wish {
-            store,
-            faults,
-            seed,
-            length,
-            workers,
-            ttl,
-            work,
-            permits,
-            sabotage,
-            unfenced,
-            out,
-        }),
+        Command::Torture(wish) => rack::run(&wish),
         Command::Matrix {
             length,
             within,
@@ -162,7 +106,7 @@ fn main() -> ExitCode {
             write,
             out,
         }),
-        Command::Worker { job } => worker(&job),
+        Command::Worker { parent, job } => worker(parent, &job),
     };
     ended.unwrap_or_else(|error| {
         eprintln!("leasehold-lab: {error}");
@@ -170,7 +114,8 @@ fn main() -> ExitCode {
     })
 }
 
-fn worker(job: &str) -> Result<ExitCode, Error> {
+fn worker(parent: i32, job: &str) -> Result<ExitCode, Error> {
+    die_with(parent)?;
     let job: Job = serde_json::from_str(job)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -178,6 +123,17 @@ fn worker(job: &str) -> Result<ExitCode, Error> {
         .build()?;
     runtime.block_on(work(job))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets this process be killed when the lab is, also while it stands still.
+fn die_with(parent: i32) -> Result<(), Error> {
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    // It may have died before we asked to be told.
+    match nix::unistd::getppid().as_raw() == parent {
+        true => Ok(()),
+        false => Err("the lab is gone".into()),
+    }
 }
 
 fn stories(

@@ -1,8 +1,9 @@
 //! Where everybody's lines come together.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::history::{Event, History, Line, now};
+use crate::history::{Event, History, Line, Moment, now};
 
 /// Takes lines from several threads.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +41,16 @@ impl Recorder {
         self.tell("lab", Event::Fault { kind, on });
     }
 
+    /// Something was broken from that moment on, which is known only now.
+    pub fn broke(&self, kind: &str, on: &str, at: Moment) {
+        let (kind, on) = (kind.into(), on.into());
+        self.take(Line {
+            at,
+            by: "lab".into(),
+            event: Event::Fault { kind, on },
+        });
+    }
+
     /// It is whole again.
     pub fn heals(&self, kind: &str, on: &str) {
         let (kind, on) = (kind.into(), on.into());
@@ -58,6 +69,26 @@ impl Recorder {
         self.lines().iter().filter(|line| is_it(line)).count()
     }
 
+    /// Who was granted last and holds still, and since when, by what has come
+    /// so far.
+    #[must_use]
+    pub fn holder(&self) -> Option<(String, Moment)> {
+        let lines = self.lines();
+        let mut gone = BTreeSet::new();
+        for line in lines.iter().rev() {
+            match &line.event {
+                Event::Granted { .. } if !gone.contains(line.by.as_str()) => {
+                    return Some((line.by.clone(), line.at));
+                }
+                Event::Releases | Event::Lost { .. } | Event::Killed | Event::Failed { .. } => {
+                    gone.insert(line.by.as_str());
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// All that has come so far.
     #[must_use]
     pub fn history(&self) -> History {
@@ -66,5 +97,24 @@ impl Recorder {
 
     fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::tests::{granted, line};
+
+    #[test]
+    fn the_holder_is_who_was_granted_last_and_did_not_leave() {
+        let recorder = Recorder::default();
+        assert_eq!(recorder.holder(), None);
+        recorder.take(line(1, "a", granted(1, 50)));
+        recorder.take(line(2, "b", granted(2, 50)));
+        assert_eq!(recorder.holder(), Some(("b".into(), 2_000_000)));
+        recorder.take(line(3, "b", Event::Releases));
+        assert_eq!(recorder.holder(), Some(("a".into(), 1_000_000)));
+        recorder.take(line(4, "a", Event::Killed));
+        assert_eq!(recorder.holder(), None);
     }
 }

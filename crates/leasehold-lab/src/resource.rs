@@ -55,6 +55,7 @@ struct State {
     name: String,
     value: u64,
     mark: Option<Fence>,
+    forgets: bool,
     recorder: Recorder,
 }
 
@@ -64,12 +65,30 @@ impl Resource {
     /// # Errors
     /// If no port can be had.
     pub fn start(name: &str, value: u64, recorder: Recorder) -> std::io::Result<Self> {
+        Self::start_with(name, value, recorder, false)
+    }
+
+    /// The same, wrong on purpose: it keeps no mark and lets in whoever shows a fence.
+    ///
+    /// # Errors
+    /// If no port can be had.
+    pub fn start_forgetful(name: &str, value: u64, recorder: Recorder) -> std::io::Result<Self> {
+        Self::start_with(name, value, recorder, true)
+    }
+
+    fn start_with(
+        name: &str,
+        value: u64,
+        recorder: Recorder,
+        forgets: bool,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let state = State {
             name: name.to_owned(),
             value,
             mark: None,
+            forgets,
             recorder,
         };
         let state = Arc::new(Mutex::new(state));
@@ -143,6 +162,9 @@ impl State {
 
     /// By the rule that every fenced resource here goes by.
     fn is_let_in(&mut self, wanted: Access, fence: Fence) -> bool {
+        if self.forgets {
+            return true;
+        }
         match wanted {
             Access::Claim => match Policy::Ordered.claim(self.mark, fence) {
                 Ok(mark) => {
@@ -220,5 +242,14 @@ mod tests {
         let refused = client.ask(Wanted::Decrement, None).unwrap();
         assert_eq!((refused.accepted, refused.value), (false, 0));
         assert_eq!(recorder.history().lines.len(), 7);
+    }
+
+    #[test]
+    fn a_forgetful_one_lets_in_an_older_fence() {
+        let resource = Resource::start_forgetful("r", 5, Recorder::default()).unwrap();
+        let mut client = Client::connect(resource.address, "w").unwrap();
+        let mut ask = |access, fence| client.ask(Wanted::Access(access), fence).unwrap();
+        assert!(ask(Access::Claim, fence(7)).accepted);
+        assert!(ask(Access::Write(9), fence(6)).accepted);
     }
 }

@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use super::Answer;
+use crate::history::now;
 use crate::torture::World;
 
 pub(super) fn leader(world: &mut World, _: u64, longest: Duration) -> Answer {
     let name = "the leading server";
-    world.recorder.breaks("failover", name);
-    let answer = match world.ground.depose() {
+    let since = now();
+    match world.ground.depose() {
         Ok(deposed) => {
+            world.recorder.broke("failover", name, since);
             std::thread::sleep(longest);
             world.ground.start_again(deposed);
+            world.recorder.heals("failover", name);
             Answer::Installed
         }
         Err(why) => Answer::Skipped(why),
-    };
-    world.recorder.heals("failover", name);
-    answer
+    }
 }

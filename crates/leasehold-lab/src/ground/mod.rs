@@ -55,6 +55,11 @@ pub trait Ground: std::fmt::Debug {
         false
     }
 
+    /// Whether another server takes over from one that is away, by itself.
+    fn takes_over(&self) -> bool {
+        false
+    }
+
     /// Kills the server that leads and waits until another does. Gives which it
     /// was.
     ///

@@ -2,10 +2,15 @@
 //! faults happen to is whoever is the primary.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::Ground;
-use crate::server::{Sentinel, lacks_sentinel};
+use crate::crew::until;
+use crate::server::{RedisServer, Sentinel, lacks_sentinel};
 use crate::story::Error;
+
+/// How long Sentinels may take for it.
+const LONGEST: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 struct Watched {
@@ -22,6 +27,19 @@ pub(super) fn start(folder: &Path) -> Result<Box<dyn Ground>, Error> {
         sentinel: Sentinel::start(folder, &[]),
         paused: None,
     }))
+}
+
+impl Watched {
+    /// Sentinels let a primary that comes back go on for some seconds before they
+    /// tell it that another has taken over. Until then there are two.
+    fn wait_until_one_leads(&self) {
+        until(LONGEST, || {
+            let agreed = self.sentinel.primary_port();
+            let leads = |server: &&RedisServer| server.info("role").as_deref() == Some("master");
+            let leading = self.sentinel.servers().iter().filter(leads);
+            leading.map(RedisServer::port).eq([agreed])
+        });
+    }
 }
 
 impl Ground for Watched {
@@ -44,6 +62,7 @@ impl Ground for Watched {
 
     fn start_again(&mut self, _: usize) {
         self.sentinel.restart_killed();
+        self.wait_until_one_leads();
     }
 
     // None of them keeps anything on disk.
@@ -63,6 +82,11 @@ impl Ground for Watched {
         if let Some(server) = servers.find(|server| Some(server.port()) == paused) {
             server.resume();
         }
+        self.wait_until_one_leads();
+    }
+
+    fn takes_over(&self) -> bool {
+        true
     }
 
     fn depose(&mut self) -> Result<usize, String> {

@@ -268,6 +268,7 @@ impl Builder {
         let (kind, detail) = match &line.event {
             Event::Lost { why } => (DotKind::Lost, format!("{} was told: {why}", line.by)),
             Event::Killed => (DotKind::Killed, format!("{} was killed", line.by)),
+            Event::Failed { why } => (DotKind::Killed, format!("{} failed: {why}", line.by)),
             Event::Decides {
                 of,
                 access,

@@ -153,6 +153,7 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
             rests_millis: 0,
             at_most: None,
         },
+        long_work: None,
         ttl_millis: TTL,
         patience_millis: 2_000,
         max_hold_millis: None,

@@ -89,6 +89,7 @@ fn run(
             rests_millis: 20,
             at_most: Some(6),
         },
+        long_work: None,
         ttl_millis: TTL,
         patience_millis: 5_000,
         max_hold_millis: None,

@@ -22,8 +22,14 @@ pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
         return Ok(Arc::new(leasehold::connect(&job.url).await?));
     }
     // The store's URL without its options: the engine has no say in them.
-    let url = job.url.split('?').next().unwrap_or_default();
-    let mut engine = Bench::new(url).await?.engine().await;
+    let url = job.url.split('?').next().unwrap_or_default().to_owned();
+    // The bench panics if the store goes away after its first connection. In a
+    // task of its own that is an error like any other, and is tried again.
+    let engine = tokio::spawn(async move {
+        let bench = Bench::new(&url).await?;
+        Ok::<_, leasehold::Error>(bench.engine().await)
+    });
+    let mut engine = engine.await??;
     if let Some(sabotage) = job.sabotage {
         engine = sabotage.on(engine);
     }
@@ -130,13 +136,20 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
             continue;
         };
         tell(by, Event::Releases);
-        let unknown = guard.release().await.is_err();
+        let unknown = is_unknown(&guard.release().await);
         tell(by, Event::Released { unknown });
         if done == Done::Empty || worker.is_done(hold + 1) {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(worker.job.work.rests_millis)).await;
     }
+}
+
+/// Whether nobody knows if the store did it. That there was nothing left to give
+/// back is known.
+fn is_unknown(released: &leasehold::Result<()>) -> bool {
+    let failed = released.as_ref().err();
+    failed.is_some_and(|error| error.effect() == Effect::Unknown)
 }
 
 /// Waits for the lock of the job, a mutex or a permit of a semaphore.
@@ -171,4 +184,20 @@ async fn watch(by: &str, guard: &Guard) {
 fn until(guard: &Guard) -> Moment {
     let nanos = u64::try_from(guard.valid_for().as_nanos());
     now().saturating_add(nanos.unwrap_or(Moment::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_release_of_what_was_lost_is_no_riddle() {
+        let session = leasehold::connect("memory://").await.unwrap();
+        let guard = session.mutex("lost").lock().await.unwrap();
+        session.close().await;
+        let released = guard.release().await;
+        assert!(released.is_err(), "it was lost");
+        assert!(!is_unknown(&released), "{released:?}");
+        assert!(!is_unknown(&Ok(())));
+    }
 }

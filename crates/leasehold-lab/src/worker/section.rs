@@ -79,7 +79,7 @@ async fn take_time(worker: &Worker, hold: u64) {
             return;
         }
         Some(Accident::Hangs) => return std::future::pending().await,
-        _ => worker.job.work.takes_millis,
+        _ => worker.takes_millis(hold),
     };
     tokio::time::sleep(Duration::from_millis(takes)).await;
 }
@@ -87,7 +87,13 @@ async fn take_time(worker: &Worker, hold: u64) {
 /// One access, told before and after.
 fn send(by: &str, client: &mut Client, access: Access, fence: Option<Fence>) -> Result<Answer> {
     let token = fence.map(|fence| fence.token.get());
-    tell(by, Event::Sends { access, token });
+    let holder = fence.map(|fence| fence.holder);
+    let sends = Event::Sends {
+        access,
+        token,
+        holder,
+    };
+    tell(by, sends);
     let answer = client.ask(Wanted::Access(access), fence)?;
     let outcome = match answer.accepted {
         true => Outcome::Ok,
