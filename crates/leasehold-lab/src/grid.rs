@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_lab::fault::Fault;
 use leasehold_lab::ground::{KINDS, Kind};
-use leasehold_lab::matrix::{Came, Cell, Row, put_between_marks, table};
+use leasehold_lab::matrix::{Came, Cell, Row, index, put_between_marks, table};
 use leasehold_lab::story::Error;
 
 /// What was asked for.
@@ -37,7 +37,7 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
             let name = row.name();
             print!("{:10} {name:26} ", kind.name);
             std::io::Write::flush(&mut std::io::stdout())?;
-            let (cell, ran) = Cell::run(kind, row, seed, length, &|_| {})?;
+            let (cell, _) = Cell::run(kind, row, seed, length, &wish.out)?;
             match &cell.came {
                 Came::Held => println!("held"),
                 Came::OutOfOrder(count) => println!("{count} times out of order"),
@@ -50,11 +50,6 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
                     texts.iter().for_each(|text| println!("    {text}"));
                 }
             }
-            if let Some((plan, verdict)) = ran {
-                let name = name.replace([',', ' '], "-").replace("--", "-");
-                let page = format!("matrix-{}-{name}-{seed}", kind.name);
-                verdict.write(&plan, &page, &wish.out)?;
-            }
             cells.push(cell);
             seed += 1;
         }
@@ -65,7 +60,10 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
         let file = std::fs::read_to_string(path)?;
         std::fs::write(path, put_between_marks(&file, &text)?)?;
     }
-    println!("pages: {}", wish.out.display());
+    std::fs::create_dir_all(&wish.out)?;
+    let page = wish.out.join("index.html");
+    std::fs::write(&page, index(&cells, length))?;
+    println!("pages: {}", page.display());
     let is_broken = |cell: &Cell| matches!(cell.came, Came::Broken(_) | Came::Failed(_));
     Ok(match cells.iter().any(is_broken) {
         true => ExitCode::FAILURE,

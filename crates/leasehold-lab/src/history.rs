@@ -68,8 +68,9 @@ pub enum Event {
     Releases,
     /// It has given it back.
     Released {
-        /// Whether nobody knows if the store did it.
-        unknown: bool,
+        /// Whether the store did it; it did not if there was nothing left to
+        /// give back.
+        outcome: Outcome,
     },
     /// It was told that it holds no more.
     Lost {

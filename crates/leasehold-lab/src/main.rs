@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod grid;
+mod keeper;
 mod rack;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap::{Parser, Subcommand};
 use leasehold_lab::page::{Mood, Table};
 use leasehold_lab::story::{Error, STORIES, Stage, Story};
 use leasehold_lab::worker::{Job, work};
+use nix::sys::signal::Signal;
 
 /// See every failure of a lock happen, and see it caught.
 #[derive(Debug, Parser)]
@@ -26,7 +28,8 @@ enum Command {
     Story {
         /// Which one; all of them if none is named.
         name: Option<String>,
-        /// A Redis server to use instead of starting one.
+        /// A Redis server to use instead of starting one, for the stories that
+        /// break none: oversell, pause, stuck.
         #[arg(long)]
         url: Option<String>,
         /// Where the pages go.
@@ -64,6 +67,24 @@ enum Command {
         #[arg(long, default_value = "lab")]
         out: PathBuf,
     },
+    /// Ends all that the lab started when the lab is gone.
+    #[command(hide = true)]
+    Keep {
+        /// Who started it.
+        parent: i32,
+        /// The arguments of the lab.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// The lab below its keeper.
+    #[command(hide = true)]
+    Kept {
+        /// Who started it.
+        parent: i32,
+        /// What it was called with.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// One process of a run.
     #[command(hide = true)]
     Worker {
@@ -76,18 +97,34 @@ enum Command {
 
 fn main() -> ExitCode {
     let ended = match Args::parse().command {
-        Command::Story {
-            name,
-            url,
-            out,
-            svg,
-        } => stories(name.as_deref(), url.as_deref(), &out, svg),
         Command::Stories => {
             for story in STORIES {
                 println!("{:10} {}", story.name, story.about);
             }
             Ok(ExitCode::SUCCESS)
         }
+        Command::Keep { parent, arguments } => keeper::keep(parent, &arguments),
+        Command::Kept { parent, arguments } => kept(parent, arguments),
+        Command::Worker { parent, job } => worker(parent, &job),
+        Command::Story { .. } | Command::Torture(_) | Command::Matrix { .. } => keeper::run_kept(),
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("leasehold-lab: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Does what the lab was called for.
+fn kept(parent: i32, arguments: Vec<String>) -> Result<ExitCode, Error> {
+    keeper::die_with(parent, Signal::SIGKILL)?;
+    let name = "leasehold-lab".to_owned();
+    match Args::parse_from(std::iter::once(name).chain(arguments)).command {
+        Command::Story {
+            name,
+            url,
+            out,
+            svg,
+        } => stories(name.as_deref(), url.as_deref(), &out, svg),
         Command::Torture(wish) => rack::run(&wish),
         Command::Matrix {
             length,
@@ -106,16 +143,12 @@ fn main() -> ExitCode {
             write,
             out,
         }),
-        Command::Worker { parent, job } => worker(parent, &job),
-    };
-    ended.unwrap_or_else(|error| {
-        eprintln!("leasehold-lab: {error}");
-        ExitCode::FAILURE
-    })
+        _ => Err("this needs no keeper".into()),
+    }
 }
 
 fn worker(parent: i32, job: &str) -> Result<ExitCode, Error> {
-    die_with(parent)?;
+    keeper::die_with(parent, Signal::SIGKILL)?;
     let job: Job = serde_json::from_str(job)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -123,17 +156,6 @@ fn worker(parent: i32, job: &str) -> Result<ExitCode, Error> {
         .build()?;
     runtime.block_on(work(job))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Lets this process be killed when the lab is, also while it stands still.
-fn die_with(parent: i32) -> Result<(), Error> {
-    #[cfg(target_os = "linux")]
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
-    // It may have died before we asked to be told.
-    match nix::unistd::getppid().as_raw() == parent {
-        true => Ok(()),
-        false => Err("the lab is gone".into()),
-    }
 }
 
 fn stories(
@@ -152,6 +174,10 @@ fn stories(
             }
             None => STORIES.iter().collect(),
         };
+    // Before the first one begins.
+    for story in &chosen {
+        story.may_take(url)?;
+    }
     let mut code = ExitCode::SUCCESS;
     for story in chosen {
         println!("\n{}: {}", story.name, story.about);

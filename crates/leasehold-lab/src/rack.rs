@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use leasehold_lab::fault::{Answer, FAULTS, Fault};
 use leasehold_lab::ground::Kind;
+use leasehold_lab::recorder::Recorder;
 use leasehold_lab::story::Error;
-use leasehold_lab::torture::{Plan, Verdict, torture};
+use leasehold_lab::torture::{Plan, Tally, Verdict, history_file, torture};
 use leasehold_lab::worker::Sabotage;
 
 /// What was asked for.
@@ -51,6 +52,9 @@ pub(crate) struct Wish {
     /// Where the page goes.
     #[arg(long, default_value = "lab")]
     out: PathBuf,
+    /// The picture as a file of its own too.
+    #[arg(long)]
+    svg: bool,
 }
 
 pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
@@ -60,13 +64,16 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
     }
     println!("store {}, seed {}", plan.kind.name, plan.seed);
     let folder = tempfile::tempdir()?;
+    let name = format!("torture-{}-{}", plan.kind.name, plan.seed);
+    std::fs::create_dir_all(&wish.out)?;
+    let recorder = Recorder::streaming(&history_file(&wish.out, &name))?;
     let bar = indicatif::ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
-    let verdict = torture(&plan, folder.path(), &|text| {
+    let verdict = torture(&plan, folder.path(), &recorder, &|text| {
         bar.set_message(text.to_owned());
     })?;
     bar.finish_and_clear();
-    report(wish, &plan, &verdict)
+    report(wish, &plan, &name, &verdict)
 }
 
 fn plan(wish: &Wish) -> Result<Plan, Error> {
@@ -105,7 +112,7 @@ fn plan(wish: &Wish) -> Result<Plan, Error> {
     })
 }
 
-fn report(wish: &Wish, plan: &Plan, verdict: &Verdict) -> Result<ExitCode, Error> {
+fn report(wish: &Wish, plan: &Plan, name: &str, verdict: &Verdict) -> Result<ExitCode, Error> {
     let mut faults: BTreeMap<&str, (u32, Option<String>)> = BTreeMap::new();
     for happened in &verdict.faults {
         let seen = faults.entry(happened.fault).or_default();
@@ -119,7 +126,10 @@ fn report(wish: &Wish, plan: &Plan, verdict: &Verdict) -> Result<ExitCode, Error
         let remark = remark.as_deref().unwrap_or_default();
         println!("  {name:14} {count:4} times  {remark}");
     }
-    println!("  {} grants", verdict.grants);
+    let tally = Tally::of(&verdict.history);
+    println!("  asked for the lock: {}", tally.acquires);
+    println!("  gave it back:       {}", tally.releases);
+    println!("  accesses under it:  {}", tally.accesses);
     for violation in &verdict.allowed {
         println!(
             "  as the theory says: {}: {}",
@@ -129,9 +139,12 @@ fn report(wish: &Wish, plan: &Plan, verdict: &Verdict) -> Result<ExitCode, Error
     for violation in &verdict.broken {
         println!("  BROKEN: {}: {}", violation.invariant, violation.text);
     }
-    let name = format!("torture-{}-{}", plan.kind.name, plan.seed);
-    let path = verdict.write(plan, &name, &wish.out)?;
+    let path = verdict.write(plan, name, &wish.out)?;
     println!("\n  {}", path.display());
+    if wish.svg {
+        let picture = verdict.write_picture(name, &wish.out)?;
+        println!("  {}", picture.display());
+    }
     Ok(match verdict.broken.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold_lab::fault::{Fault, PAUSE_AT_WRITE};
 use leasehold_lab::ground::Kind;
+use leasehold_lab::recorder::Recorder;
 use leasehold_lab::torture::{Plan, torture};
 use leasehold_lab::worker::Sabotage;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -62,7 +63,7 @@ fn run(sabotage: Option<Sabotage>) -> Result<(), Failed> {
         sabotage,
     };
     let folder = tempfile::tempdir()?;
-    let verdict = torture(&plan, folder.path(), &|_| {})?;
+    let verdict = torture(&plan, folder.path(), &Recorder::default(), &|_| {})?;
     let broken: Vec<_> = verdict.broken.iter().map(|it| &*it.text).collect();
     let Some(sabotage) = sabotage else {
         return match broken.is_empty() {

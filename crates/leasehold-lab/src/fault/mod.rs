@@ -37,6 +37,8 @@ pub struct Fault {
 pub const PAUSE_AT_WRITE: &str = "pause-at-write";
 /// Needs a store with more than one server, which is started for it.
 pub const FAILOVER: &str = "failover";
+/// Another server took over, whether that was meant or not.
+pub const SWITCH: &str = "switch";
 /// Needs a disk of its own for the store, which is mounted for it.
 pub const DISK_FULL: &str = "disk-full";
 

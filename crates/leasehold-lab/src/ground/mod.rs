@@ -1,6 +1,7 @@
 //! What a run stands on: a store, with servers that can be broken.
 
 mod etcd;
+mod lookout;
 mod mysql;
 mod postgres;
 mod redis;
@@ -11,6 +12,7 @@ mod zookeeper;
 
 use std::path::Path;
 
+use crate::history::Moment;
 use crate::story::Error;
 
 /// A store under test.
@@ -57,6 +59,18 @@ pub trait Ground: std::fmt::Debug {
 
     /// Whether another server takes over from one that is away, by itself.
     fn takes_over(&self) -> bool {
+        false
+    }
+
+    /// From when to when another server took over, whether a fault made it or
+    /// not, as far as the store tells.
+    fn switches(&mut self) -> Vec<(Moment, Moment)> {
+        Vec::new()
+    }
+
+    /// Lets whoever would take over fall behind: from now on it learns nothing,
+    /// until the server that leads is deposed. Gives whether that can be.
+    fn fall_behind(&mut self) -> bool {
         false
     }
 

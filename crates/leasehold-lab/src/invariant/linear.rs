@@ -107,6 +107,7 @@ fn accesses(history: &History) -> (Vec<Sent>, Vec<Sent>) {
                 };
                 unknown.extend(open.insert(&line.by, sent));
             }
+            // One whose outcome is unknown stays open, as one of a dead worker.
             Event::Answered {
                 outcome: outcome @ (Outcome::Ok | Outcome::No),
                 value: Some(value),
@@ -132,7 +133,7 @@ fn steps(way: &Way, answered: &[Sent], unknown: &[Sent]) -> Vec<Way> {
     // Nothing that was sent after this one's answer can come before it. The
     // accesses are in the order of their sending, so that this ends the look.
     let mut earliest = Moment::MAX;
-    let mut next = Vec::new();
+    let mut certain = Vec::new();
     for (number, it) in waiting() {
         if it.sent > earliest {
             break;
@@ -151,8 +152,11 @@ fn steps(way: &Way, answered: &[Sent], unknown: &[Sent]) -> Vec<Way> {
         while way.early.remove(&way.done) {
             way.done += 1;
         }
-        next.push(way);
+        certain.push(way);
     }
+    // What is last is tried first: what was answered goes before what may have
+    // been, so that the search is as straight as it can be.
+    let mut next = Vec::new();
     let rest = unknown.iter().enumerate();
     for (number, it) in
         rest.filter(|(number, it)| it.sent <= earliest && !way.unknown.contains(number))
@@ -165,6 +169,7 @@ fn steps(way: &Way, answered: &[Sent], unknown: &[Sent]) -> Vec<Way> {
             next.push(way);
         }
     }
+    next.extend(certain);
     next
 }
 

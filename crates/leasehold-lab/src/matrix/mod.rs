@@ -1,18 +1,27 @@
 //! Every store under every fault, cell by cell, and what came of it.
 
+mod index;
 mod table;
 
+use std::path::Path;
 use std::time::Duration;
 
-use crate::fault::{Answer, FAULTS, Fault, PAUSE_AT_WRITE};
+use crate::fault::{Answer, FAILOVER, FAULTS, Fault, PAUSE_AT_WRITE, SWITCH};
 use crate::ground::Kind;
+use crate::recorder::Recorder;
 use crate::story::Error;
-use crate::torture::{Plan, Verdict, torture};
+use crate::torture::{Plan, Verdict, history_file, torture};
 
+pub use index::index;
 pub use table::{BEGIN, END, put_between_marks, table};
 
 /// The ttl of the workers' sessions, in milliseconds.
 const TTL: u64 = 1_500;
+/// The same where a server takes over from another and nothing checks: with less
+/// every belief is over before the other leads.
+const LONG_TTL: u64 = 6_000;
+/// Faults under which two may hold at once, here or there.
+const LET_TWO_IN: [&str; 4] = [PAUSE_AT_WRITE, "restart-empty", "clock", FAILOVER];
 /// How many may hold at once in the row with a semaphore.
 const PERMITS: u32 = 2;
 
@@ -27,6 +36,8 @@ pub struct Cell {
     pub seed: u64,
     /// What came of it.
     pub came: Came,
+    /// Whether it was run, so that there is a page of it.
+    pub has_page: bool,
 }
 
 /// What happens in a row of the matrix.
@@ -68,7 +79,7 @@ impl Row {
         let mut rows = Vec::new();
         for fault in FAULTS {
             rows.push(Self::Fenced(fault.name));
-            if fault.name == PAUSE_AT_WRITE {
+            if LET_TWO_IN.contains(&fault.name) {
                 rows.push(Self::Unfenced(fault.name));
             }
         }
@@ -95,6 +106,7 @@ impl Row {
         };
         let faults = match self {
             Self::Fenced(fault) => fault.to_owned(),
+            Self::Unfenced(FAILOVER) => format!("{FAILOVER} --unfenced --ttl {LONG_TTL}"),
             Self::Unfenced(fault) => format!("{fault} --unfenced"),
             Self::Permits => permits(everyday()),
         };
@@ -111,16 +123,20 @@ impl Row {
             Self::Unfenced(fault) => (named(fault), 1, false),
             Self::Permits => (everyday(), PERMITS, true),
         };
+        let ttl_millis = match self {
+            Self::Unfenced(FAILOVER) => LONG_TTL,
+            _ => TTL,
+        };
         Plan {
             kind,
             faults,
             seed,
             length,
             workers: 4,
-            ttl_millis: TTL,
+            ttl_millis,
             work_millis: 15,
             // Without renewals it could not be.
-            long_work_millis: Some(2 * TTL),
+            long_work_millis: Some(2 * ttl_millis),
             permits,
             fenced,
             sabotage: None,
@@ -145,22 +161,31 @@ fn everyday() -> Vec<Fault> {
 }
 
 impl Cell {
-    /// Runs a cell in a folder of its own; gives its run too, if there was one.
+    /// The name of its files.
+    #[must_use]
+    pub fn file_name(store: &str, row: Row, seed: u64) -> String {
+        let name = row.name().replace([',', ' '], "-").replace("--", "-");
+        format!("matrix-{store}-{name}-{seed}")
+    }
+
+    /// Runs a cell, and gives its run too, if there was one. The history goes
+    /// into this folder while it runs, and the page at its end.
     ///
     /// # Errors
-    /// If there is no room for its folder.
+    /// If there is no room for its files.
     pub fn run(
         kind: &'static Kind,
         row: Row,
         seed: u64,
         length: Duration,
-        progress: &dyn Fn(&str),
-    ) -> Result<(Self, Option<(Plan, Verdict)>), Error> {
+        out: &Path,
+    ) -> Result<(Self, Option<Verdict>), Error> {
         let cell = |came| Self {
             store: kind.name,
             row,
             seed,
             came,
+            has_page: false,
         };
         if let Some(what) = (kind.lacks)() {
             let why = format!("{what} is missing on this machine");
@@ -171,8 +196,18 @@ impl Cell {
         }
         let plan = row.plan(kind, seed, length);
         let folder = tempfile::tempdir()?;
-        Ok(match torture(&plan, folder.path(), progress) {
-            Ok(verdict) => (cell(Came::of(&verdict)), Some((plan, verdict))),
+        let name = Self::file_name(kind.name, row, seed);
+        std::fs::create_dir_all(out)?;
+        let recorder = Recorder::streaming(&history_file(out, &name))?;
+        Ok(match torture(&plan, folder.path(), &recorder, &|_| {}) {
+            Ok(verdict) => {
+                verdict.write(&plan, &name, out)?;
+                let cell = Self {
+                    has_page: true,
+                    ..cell(Came::of(&verdict))
+                };
+                (cell, Some(verdict))
+            }
             // The other cells are worth having all the same.
             Err(error) => (cell(Came::Failed(error.to_string())), None),
         })
@@ -189,7 +224,8 @@ impl Came {
         }
         let mut skipped = None;
         let mut happened = false;
-        for fault in &verdict.faults {
+        // A switch that nobody meant is not the fault of this cell.
+        for fault in verdict.faults.iter().filter(|it| it.fault != SWITCH) {
             match &fault.answer {
                 Answer::Installed => happened = true,
                 Answer::Skipped(why) | Answer::Doubtful(why) => skipped = Some(why.clone()),

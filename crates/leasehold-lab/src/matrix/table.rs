@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Came, Cell, Row};
+use crate::fault::FAILOVER;
 
 /// The line before the table.
 pub const BEGIN: &str = "<!-- matrix: begins -->";
@@ -14,16 +15,7 @@ pub const END: &str = "<!-- matrix: ends -->";
 /// of this length again.
 #[must_use]
 pub fn table(cells: &[Cell], length: Duration) -> String {
-    let mut stores: Vec<&str> = Vec::new();
-    let mut rows: Vec<Row> = Vec::new();
-    for cell in cells {
-        if !stores.contains(&cell.store) {
-            stores.push(cell.store);
-        }
-        if !rows.contains(&cell.row) {
-            rows.push(cell.row);
-        }
-    }
+    let (stores, rows) = heads(cells);
     let mut text = format!("| what happens | {} |\n", stores.join(" | "));
     text.push_str("| --- |");
     text.push_str(&" --- |".repeat(stores.len()));
@@ -49,14 +41,31 @@ pub fn table(cells: &[Cell], length: Duration) -> String {
     text
 }
 
+/// The columns and the rows that these cells make up.
+pub(super) fn heads(cells: &[Cell]) -> (Vec<&'static str>, Vec<Row>) {
+    let mut stores = Vec::new();
+    let mut rows = Vec::new();
+    for cell in cells {
+        if !stores.contains(&cell.store) {
+            stores.push(cell.store);
+        }
+        if !rows.contains(&cell.row) {
+            rows.push(cell.row);
+        }
+    }
+    (stores, rows)
+}
+
 /// The commands that run a cell again, one for each kind of row.
 fn again(rows: &[Row], length: Duration) -> String {
     let mut commands = BTreeMap::new();
     for row in rows {
         let (number, row, remark) = match row {
             Row::Fenced(_) => (1, Row::Fenced("FAULT"), ""),
+            // It has a ttl of its own.
+            Row::Unfenced(FAILOVER) => (3, *row, "  # failover, no fence"),
             Row::Unfenced(_) => (2, Row::Unfenced("FAULT"), "  # no fence"),
-            Row::Permits => (3, Row::Permits, "  # several, two permits"),
+            Row::Permits => (4, Row::Permits, "  # several, two permits"),
         };
         let command = row.again("STORE", "N", length);
         let line = format!("cargo run -p leasehold-lab -- {command}{remark}\n");
@@ -89,7 +98,10 @@ fn field(cell: &Cell, reasons: &mut Reasons) -> String {
     match &cell.came {
         Came::Held => format!("held ({seed})"),
         Came::OutOfOrder(count) => format!("{count} out of order ({seed})"),
-        Came::TwoBelieved(_) => format!("two believed, none stale written ({seed})"),
+        Came::TwoBelieved(_) => match cell.row {
+            Row::Unfenced(_) => format!("**two believed** ({seed})"),
+            _ => format!("two believed, none stale written ({seed})"),
+        },
         Came::Lost(count) => format!("**{count} lost** ({seed})"),
         Came::Broken(_) => format!("**BROKEN** ({seed})"),
         Came::Failed(_) => format!("**FAILED** ({seed})"),
@@ -119,6 +131,7 @@ mod tests {
             row,
             seed,
             came,
+            has_page: true,
         }
     }
 

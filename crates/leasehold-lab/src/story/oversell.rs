@@ -159,6 +159,7 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
         max_hold_millis: None,
         permits: 1,
         tells_place: false,
+        hurries_with: None,
         stops_with: None,
         ends_with: None,
         sabotage: None,

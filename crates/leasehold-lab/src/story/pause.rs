@@ -95,6 +95,7 @@ fn run(
         max_hold_millis: None,
         permits: 1,
         tells_place: false,
+        hurries_with: None,
         stops_with: None,
         ends_with: None,
         sabotage: None,

@@ -1,7 +1,9 @@
 //! Server, workload, faults, history, invariants, report: all from one seed.
 
 mod excuse;
+mod hurry;
 mod report;
+mod tally;
 mod verdict;
 mod world;
 
@@ -15,18 +17,21 @@ use rand::{Rng as _, SeedableRng as _};
 
 use crate::crew::{Hand, until};
 use crate::disk::Disk;
-use crate::fault::{Answer, DISK_FULL, FAILOVER, Fault};
+use crate::fault::{Answer, DISK_FULL, FAILOVER, Fault, SWITCH};
 use crate::ground::Kind;
 use crate::history::{Event, now};
 use crate::proxy::Proxy;
 use crate::recorder::Recorder;
-use crate::resource::Resource;
+use crate::resource::{Resource, Temper};
 use crate::story::Error;
 use crate::worker::{Job, LongWork, Sabotage, Strategy, Work};
 
+use hurry::Hurry;
 use verdict::Ended;
 
 pub use excuse::Happened;
+pub use report::history_file;
+pub use tally::{Count, Tally};
 pub use verdict::Verdict;
 pub use world::{NOBODY_HIT, World};
 
@@ -38,6 +43,8 @@ const BOUND: u64 = 12;
 const LONGEST_START: Duration = Duration::from_secs(30);
 /// The file that says that the faults are over.
 const CALM: &str = "calm";
+/// The file that says that long work is over now.
+const HURRY: &str = "hurry";
 /// The lock of a run.
 const LOCK: &str = "lab/torture";
 
@@ -73,25 +80,32 @@ pub struct Plan {
 ///
 /// # Errors
 /// If the store or a worker cannot be started.
-pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Verdict, Error> {
-    let recorder = Recorder::default();
-    let start_ledger = match plan.sabotage {
-        Some(Sabotage::ResourceForgetsMark) => Resource::start_forgetful,
-        _ => Resource::start,
+pub fn torture(
+    plan: &Plan,
+    folder: &Path,
+    recorder: &Recorder,
+    progress: &dyn Fn(&str),
+) -> Result<Verdict, Error> {
+    let temper = match plan.sabotage {
+        Some(Sabotage::ResourceForgetsMark) => Temper::Forgets,
+        _ => Temper::LosesAnswers,
     };
-    let ledger = start_ledger("ledger", 0, recorder.clone())?;
+    let ledger = Resource::start_with("ledger", 0, recorder.clone(), temper)?;
     let stop = folder.join("stop");
     let (mut world, promises) =
-        unless_it_panics(|| start(plan, folder, &recorder, ledger.address, &stop))?;
+        unless_it_panics(|| start(plan, folder, recorder, ledger.address, &stop))?;
     let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
+    let hurry = (!plan.fenced).then(|| Hurry::start(recorder, folder.join(HURRY)));
     let mut faults = Vec::new();
     let ran = unless_it_panics(|| run(plan, &mut world, folder, bound, &mut faults, progress));
-    tell_failure(&recorder, "the run broke off", ran);
+    tell_failure(recorder, "the run broke off", ran);
     std::fs::write(&stop, "")?;
     world.finish(bound);
+    drop(hurry);
     let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
     let left = left_behind(&url, plan.ttl_millis);
-    let left = tell_failure(&recorder, "the store cannot be looked at", left);
+    let left = tell_failure(recorder, "the store cannot be looked at", left);
+    faults.extend(switches(&mut world));
     let ended = Ended {
         faults,
         workers: world.jobs.iter().map(|job| job.name.clone()).collect(),
@@ -210,6 +224,7 @@ fn start(
             permits: plan.permits,
             // Every other one, because the rest connects as users do.
             tells_place: promises.fair && plan.permits == 1 && number % 2 == 1,
+            hurries_with: (!plan.fenced).then(|| folder.join(HURRY)),
             stops_with: Some(folder.join(format!("stop-{number}"))),
             ends_with: Some(PathBuf::from(stop)),
             ..Job::new(&format!("w{number}"), strategy, &url, LOCK, ledger)
@@ -255,6 +270,22 @@ fn break_things(
     if plan.faults.is_empty() {
         std::thread::sleep(plan.length);
     }
+}
+
+/// Takes what the store tells of servers that took over into the history: it is
+/// a fault like any other, whoever made it.
+fn switches(world: &mut World) -> Vec<Happened> {
+    let switches = world.ground.switches();
+    for &(from, to) in &switches {
+        world.recorder.broke(SWITCH, "the leading server", from);
+        world.recorder.healed(SWITCH, "the leading server", to);
+    }
+    let happened = switches.into_iter().map(|span| Happened {
+        fault: SWITCH,
+        answer: Answer::Installed,
+        span,
+    });
+    happened.collect()
 }
 
 fn tell_phase(recorder: &Recorder, name: &str) {

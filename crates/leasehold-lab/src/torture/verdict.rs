@@ -7,7 +7,7 @@ use leasehold::engine::{Grade, Promises};
 
 use super::Plan;
 use super::excuse::{Excuse, Happened, Lies};
-use crate::fault::{FAILOVER, PAUSE_AT_WRITE};
+use crate::fault::{FAILOVER, PAUSE_AT_WRITE, SWITCH};
 use crate::history::{Event, History};
 use crate::hold::holds;
 use crate::invariant::{
@@ -40,7 +40,7 @@ fn lets_two_in(promises: Promises, takes_over: bool, fault: &str) -> bool {
         // A clock that jumps lets a store forget before the time; one that
         // promises to be durable must not.
         "clock" => !promises.durable,
-        "restart-empty" | FAILOVER => may_forget,
+        "restart-empty" | FAILOVER | SWITCH => may_forget,
         "restart" | "pause-server" => takes_over && may_forget,
         _ => false,
     }

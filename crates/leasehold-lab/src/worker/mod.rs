@@ -53,6 +53,8 @@ pub struct Job {
     pub permits: u32,
     /// Whether it tells when the store has put it into the queue.
     pub tells_place: bool,
+    /// Work that takes long is over when this file is there.
+    pub hurries_with: Option<PathBuf>,
     /// It removes this file and stands still before its next write if the file
     /// is there.
     pub stops_with: Option<PathBuf>,
@@ -191,6 +193,7 @@ impl Job {
             max_hold_millis: None,
             permits: 1,
             tells_place: false,
+            hurries_with: None,
             stops_with: None,
             ends_with: None,
             sabotage: None,
@@ -210,6 +213,16 @@ impl Worker {
         let long = self.job.long_work.as_ref();
         let long = long.filter(|long| long.is_drawn(hold));
         long.map_or(self.job.work.takes_millis, |long| long.millis)
+    }
+
+    /// Comes back when somebody wants its work to be over.
+    async fn is_hurried(&self) {
+        let Some(file) = &self.job.hurries_with else {
+            return std::future::pending().await;
+        };
+        while !file.exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
     }
 
     /// Whether somebody wants it to stand still before this write.

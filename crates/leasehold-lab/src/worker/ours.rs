@@ -9,7 +9,7 @@ use leasehold::{Effect, Guard, Session};
 use super::observed::observed;
 use super::section::{Done, section};
 use super::{Job, Strategy, Worker, tell};
-use crate::history::{Event, Moment, now};
+use crate::history::{Event, Moment, Outcome, now};
 use crate::resource::Client;
 
 /// How often a holder looks how long it may go on.
@@ -136,8 +136,8 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
             continue;
         };
         tell(by, Event::Releases);
-        let unknown = is_unknown(&guard.release().await);
-        tell(by, Event::Released { unknown });
+        let outcome = outcome(&guard.release().await);
+        tell(by, Event::Released { outcome });
         if done == Done::Empty || worker.is_done(hold + 1) {
             return Ok(());
         }
@@ -145,11 +145,13 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
     }
 }
 
-/// Whether nobody knows if the store did it. That there was nothing left to give
-/// back is known.
-fn is_unknown(released: &leasehold::Result<()>) -> bool {
-    let failed = released.as_ref().err();
-    failed.is_some_and(|error| error.effect() == Effect::Unknown)
+/// Whether the store did it. That there was nothing left to give back is known.
+fn outcome(released: &leasehold::Result<()>) -> Outcome {
+    match released {
+        Ok(()) => Outcome::Ok,
+        Err(error) if error.effect() == Effect::Unknown => Outcome::Unknown,
+        Err(_) => Outcome::No,
+    }
 }
 
 /// Waits for the lock of the job, a mutex or a permit of a semaphore.
@@ -196,8 +198,7 @@ mod tests {
         let guard = session.mutex("lost").lock().await.unwrap();
         session.close().await;
         let released = guard.release().await;
-        assert!(released.is_err(), "it was lost");
-        assert!(!is_unknown(&released), "{released:?}");
-        assert!(!is_unknown(&Ok(())));
+        assert_eq!(outcome(&released), Outcome::No, "{released:?}");
+        assert_eq!(outcome(&Ok(())), Outcome::Ok);
     }
 }
