@@ -1,30 +1,66 @@
 //! The server that leads dies, another takes over, and the dead one comes back.
-//! Where the other may be behind, every other time it has not heard of the
-//! last grant.
+//! Every other time it is as bad as it can be: the other has not heard of the
+//! last grant, where it may be behind, and whoever has it stands still until the
+//! next one holds, or for half of its time.
 
 use std::time::Duration;
 
 use super::Answer;
 use crate::crew::until;
-use crate::history::{Event, Line, now};
+use crate::history::{Event, Line, Moment, now};
 use crate::torture::World;
 
+const NAME: &str = "the leading server";
+/// How long it is away at most.
+const LONGEST: Duration = Duration::from_secs(4);
+
 pub(super) fn leader(world: &mut World, choice: u64, longest: Duration) -> Answer {
-    let name = "the leading server";
-    if choice.is_multiple_of(2) && world.ground.fall_behind() {
-        let behind = now();
-        let is_new = |line: &Line| line.at > behind && matches!(line.event, Event::Granted { .. });
-        until(world.ttl * 2, || world.recorder.has(is_new));
-    }
-    let since = now();
-    match world.ground.depose() {
-        Ok(deposed) => {
-            world.recorder.broke("failover", name, since);
-            std::thread::sleep(longest);
+    let deposed = match choice.is_multiple_of(2) {
+        true => depose_behind_holder(world),
+        false => {
+            let since = now();
+            world.ground.depose().map(|deposed| (deposed, since))
+        }
+    };
+    match deposed {
+        Ok((deposed, since)) => {
+            world.recorder.broke("failover", NAME, since);
+            std::thread::sleep(longest.min(LONGEST));
             world.ground.start_again(deposed);
-            world.recorder.heals("failover", name);
+            world.recorder.heals("failover", NAME);
             Answer::Installed
         }
         Err(why) => Answer::Skipped(why),
     }
+}
+
+/// Gives who was deposed, and since when.
+fn depose_behind_holder(world: &mut World) -> Result<(usize, Moment), String> {
+    let is_grant = |line: &Line| matches!(line.event, Event::Granted { .. });
+    if world.ground.fall_behind() {
+        let behind = now();
+        let is_new = |line: &Line| line.at > behind && is_grant(line);
+        until(world.ttl * 2, || world.recorder.has(is_new));
+    }
+    let (recorder, half) = (&world.recorder, world.ttl / 2);
+    let holder = recorder.holder().map(|(name, _)| name);
+    let hand = world
+        .hands
+        .iter()
+        .find(|hand| Some(&hand.name) == holder.as_ref());
+    let since = now();
+    std::thread::scope(|scope| {
+        if let Some(hand) = hand {
+            hand.pause();
+            scope.spawn(move || {
+                // It may believe to hold all the while, on every store.
+                let is_next =
+                    |line: &Line| line.at > since && line.by != hand.name && is_grant(line);
+                until(half, || recorder.has(is_next));
+                hand.resume();
+            });
+        }
+        let deposed = world.ground.depose();
+        deposed.map(|deposed| (deposed, since))
+    })
 }

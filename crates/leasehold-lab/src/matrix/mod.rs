@@ -19,7 +19,7 @@ pub use table::{BEGIN, END, put_between_marks, table};
 const TTL: u64 = 1_500;
 /// The same where a server takes over from another and nothing checks: with less
 /// every belief is over before the other leads.
-const LONG_TTL: u64 = 6_000;
+const LONG_TTL: u64 = 8_000;
 /// Faults under which two may hold at once, here or there.
 const LET_TWO_IN: [&str; 4] = [PAUSE_AT_WRITE, "restart-empty", "clock", FAILOVER];
 /// How many may hold at once in the row with a semaphore.
@@ -106,7 +106,9 @@ impl Row {
         };
         let faults = match self {
             Self::Fenced(fault) => fault.to_owned(),
-            Self::Unfenced(FAILOVER) => format!("{FAILOVER} --unfenced --ttl {LONG_TTL}"),
+            Self::Unfenced(FAILOVER) => {
+                format!("{FAILOVER} --unfenced --ttl {LONG_TTL} --long-work {}", 2 * TTL)
+            },
             Self::Unfenced(fault) => format!("{fault} --unfenced"),
             Self::Permits => permits(everyday()),
         };
@@ -136,7 +138,7 @@ impl Row {
             ttl_millis,
             work_millis: 15,
             // Without renewals it could not be.
-            long_work_millis: Some(2 * ttl_millis),
+            long_work_millis: Some(2 * TTL),
             permits,
             fenced,
             sabotage: None,

@@ -15,6 +15,9 @@ use crate::resource::Client;
 /// How often a holder looks how long it may go on.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What is less is no renewal, in nanoseconds.
+const JITTER: Moment = 5_000_000;
+
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
@@ -176,7 +179,8 @@ async fn watch(by: &str, guard: &Guard) {
             () = tokio::time::sleep(LOOK) => {}
         }
         let until = until(guard);
-        if until > told {
+        // When it is computed is no news.
+        if until > told + JITTER {
             told = until;
             tell(by, Event::Renewed { until });
         }
