@@ -4,6 +4,7 @@
 //! The keeper is told when either of the others is gone. Whatever loses its
 //! parent becomes its child, so it sees all that there is to end.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -44,6 +45,9 @@ pub(crate) fn keep(parent: i32, arguments: &[String]) -> Result<ExitCode, Error>
     let folder = tempfile::Builder::new()
         .prefix("leasehold-lab-")
         .tempdir()?;
+    // Servers run as other users, who have files there too.
+    let mode = std::fs::Permissions::from_mode(0o1777);
+    std::fs::set_permissions(folder.path(), mode)?;
     let mut lab = ourselves("kept")?
         .args(arguments)
         .env("TMPDIR", folder.path())

@@ -10,6 +10,8 @@ use crate::crew::until;
 use crate::history::{Event, Line, Moment, now};
 use crate::torture::World;
 
+/// Who has held for so many nanoseconds has work that takes long.
+const LONG_ENOUGH: Moment = 50_000_000;
 const NAME: &str = "the leading server";
 /// How long it is away at most.
 const LONGEST: Duration = Duration::from_secs(4);
@@ -39,8 +41,11 @@ fn depose_behind_holder(world: &mut World) -> Result<(usize, Moment), String> {
     let is_grant = |line: &Line| matches!(line.event, Event::Granted { .. });
     if world.ground.fall_behind() {
         let behind = now();
-        let is_new = |line: &Line| line.at > behind && is_grant(line);
-        until(world.ttl * 2, || world.recorder.has(is_new));
+        let holder = || world.recorder.holder();
+        let is_new = |since| since > behind && now() - since > LONG_ENOUGH;
+        until(world.ttl * 2, || {
+            holder().is_some_and(|(_, since)| is_new(since))
+        });
     }
     let (recorder, half) = (&world.recorder, world.ttl / 2);
     let holder = recorder.holder().map(|(name, _)| name);

@@ -109,7 +109,7 @@ impl Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::Ground;
+    use crate::ground::{Contents, Ground};
     use crate::history::Event;
 
     /// A server that must not forget, and that nobody takes over from.
@@ -123,6 +123,10 @@ mod tests {
 
         fn url(&self, _: &[u16], _: u64) -> String {
             String::new()
+        }
+
+        fn contents(&self) -> Result<Contents, String> {
+            Ok(Contents::default())
         }
 
         fn kill(&mut self, _: usize) {}

@@ -1,5 +1,6 @@
 //! What a run stands on: a store, with servers that can be broken.
 
+mod contents;
 mod etcd;
 mod lookout;
 mod mysql;
@@ -15,6 +16,8 @@ use std::path::Path;
 use crate::history::Moment;
 use crate::story::Error;
 
+pub use contents::Contents;
+
 /// A store under test.
 pub trait Ground: std::fmt::Debug {
     /// The ports on which workers reach it; none if nothing can be put between.
@@ -27,6 +30,12 @@ pub trait Ground: std::fmt::Debug {
 
     /// Its URL for a worker that reaches its servers on these ports.
     fn url(&self, ports: &[u16], ttl_millis: u64) -> String;
+
+    /// What is in it, as its own tools show it.
+    ///
+    /// # Errors
+    /// Why it cannot be seen, for people.
+    fn contents(&self) -> Result<Contents, String>;
 
     /// Kills a server with SIGKILL.
     fn kill(&mut self, server: usize);

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Ground, places};
-use crate::server::{RedisServer, lacks_clock, lacks_redis};
+use super::{Contents, Ground, places};
+use crate::server::{RedisServer, lacks_clock, lacks_redis, text};
 use crate::story::Error;
 
 /// Everything is on the disk before it is answered, so that a restart forgets
@@ -37,6 +37,13 @@ fn start(folder: &Path, count: usize) -> Result<Box<dyn Ground>, Error> {
     Ok(Box::new(Redis { servers }))
 }
 
+/// All keys of a server.
+pub(super) fn raw_keys(server: &RedisServer) -> Result<Vec<String>, String> {
+    let keys = server.ask(&["KEYS", "*"]);
+    let keys = text(&keys.map_err(|error| error.to_string())?);
+    Ok(keys.lines().map(str::to_owned).collect())
+}
+
 impl Ground for Redis {
     fn ports(&self) -> Vec<u16> {
         let servers = self.servers.iter();
@@ -49,6 +56,14 @@ impl Ground for Redis {
             _ => "redlock",
         };
         format!("{scheme}://{}?ttl={ttl_millis}ms", places(ports))
+    }
+
+    fn contents(&self) -> Result<Contents, String> {
+        let mut keys = Vec::new();
+        for (server, _) in &self.servers {
+            keys.extend(raw_keys(server)?);
+        }
+        Ok(Contents::of(keys))
     }
 
     fn kill(&mut self, server: usize) {

@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Ground;
 use super::lookout::Lookout;
+use super::redis::raw_keys;
+use super::{Contents, Ground};
 use crate::crew::until;
 use crate::history::Moment;
 use crate::server::{RedisServer, Sentinel, lacks_sentinel};
@@ -71,6 +72,10 @@ impl Ground for Watched {
 
     fn url(&self, _: &[u16], ttl_millis: u64) -> String {
         format!("{}?ttl={ttl_millis}ms", self.sentinel.url())
+    }
+
+    fn contents(&self) -> Result<Contents, String> {
+        Ok(Contents::of(raw_keys(self.sentinel.primary())?))
     }
 
     fn kill(&mut self, _: usize) {

@@ -107,8 +107,11 @@ impl Row {
         let faults = match self {
             Self::Fenced(fault) => fault.to_owned(),
             Self::Unfenced(FAILOVER) => {
-                format!("{FAILOVER} --unfenced --ttl {LONG_TTL} --long-work {}", 2 * TTL)
-            },
+                format!(
+                    "{FAILOVER} --unfenced --ttl {LONG_TTL} --long-work {}",
+                    2 * TTL
+                )
+            }
             Self::Unfenced(fault) => format!("{fault} --unfenced"),
             Self::Permits => permits(everyday()),
         };

@@ -2,6 +2,7 @@
 
 mod excuse;
 mod hurry;
+mod leftover;
 mod report;
 mod tally;
 mod verdict;
@@ -18,7 +19,7 @@ use rand::{Rng as _, SeedableRng as _};
 use crate::crew::{Hand, until};
 use crate::disk::Disk;
 use crate::fault::{Answer, DISK_FULL, FAILOVER, Fault, SWITCH};
-use crate::ground::Kind;
+use crate::ground::{Contents, Kind};
 use crate::history::{Event, now};
 use crate::proxy::Proxy;
 use crate::recorder::Recorder;
@@ -27,6 +28,7 @@ use crate::story::Error;
 use crate::worker::{Job, LongWork, Sabotage, Strategy, Work};
 
 use hurry::Hurry;
+use leftover::{contents_of_one, left_behind};
 use verdict::Ended;
 
 pub use excuse::Happened;
@@ -92,7 +94,7 @@ pub fn torture(
     };
     let ledger = Resource::start_with("ledger", 0, recorder.clone(), temper)?;
     let stop = folder.join("stop");
-    let (mut world, promises) =
+    let (mut world, promises, before) =
         unless_it_panics(|| start(plan, folder, recorder, ledger.address, &stop))?;
     let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
     let hurry = (!plan.fenced).then(|| Hurry::start(recorder, folder.join(HURRY)));
@@ -102,15 +104,14 @@ pub fn torture(
     std::fs::write(&stop, "")?;
     world.finish(bound);
     drop(hurry);
-    let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
-    let left = left_behind(&url, plan.ttl_millis);
+    let left = unless_it_panics(|| left_behind(&*world.ground, plan, &before));
     let left = tell_failure(recorder, "the store cannot be looked at", left);
     faults.extend(switches(&mut world));
     let ended = Ended {
         faults,
         workers: world.jobs.iter().map(|job| job.name.clone()).collect(),
         bound,
-        left: left.unwrap_or(0),
+        left: left.unwrap_or_default(),
         promises,
         takes_over: world.ground.takes_over(),
     };
@@ -172,7 +173,7 @@ fn start(
     recorder: &Recorder,
     ledger: SocketAddr,
     stop: &Path,
-) -> Result<(World, Promises), Error> {
+) -> Result<(World, Promises, Contents), Error> {
     let has = |name: &str| plan.faults.iter().any(|fault| fault.name == name);
     let place = folder.join("store");
     std::fs::create_dir_all(&place)?;
@@ -199,6 +200,7 @@ fn start(
     };
     let whole = world.ground.url(&world.ground.ports(), plan.ttl_millis);
     let promises = promises(&whole)?;
+    let before = contents_of_one(&*world.ground, plan)?;
     for number in 1..=plan.workers {
         let mut proxies = Vec::new();
         for port in world.ground.ports() {
@@ -233,7 +235,7 @@ fn start(
         world.networks.push(proxies);
         world.jobs.push(job);
     }
-    Ok((world, promises))
+    Ok((world, promises, before))
 }
 
 /// Lets faults happen one after the other, and notes what became of each.
@@ -298,27 +300,4 @@ fn promises(url: &str) -> Result<Promises, Error> {
         .enable_all()
         .build()?;
     Ok(runtime.block_on(leasehold::inspect(url))?.promises())
-}
-
-/// How many claims are in the queue when nobody is left and their time is over.
-fn left_behind(url: &str, ttl_millis: u64) -> Result<usize, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let longest = Duration::from_millis(4 * ttl_millis) + Duration::from_secs(3);
-        let deadline = Instant::now() + longest;
-        loop {
-            let left = tokio::time::timeout(longest, count_claims(url)).await?;
-            if matches!(left, Ok(0)) || Instant::now() > deadline {
-                return left;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
-}
-
-async fn count_claims(url: &str) -> Result<usize, Error> {
-    let inspector = leasehold::inspect(url).await?;
-    Ok(inspector.queue(LOCK).await?.claims.len())
 }

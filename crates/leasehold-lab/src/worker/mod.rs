@@ -301,11 +301,12 @@ pub async fn work(job: Job) -> Result<(), Box<dyn std::error::Error + Send + Syn
         };
         running.spawn(async move {
             match session {
-                Some(session) => ours::run(&worker, &by, &session).await,
+                Some(session) => ours::run(&worker, &by, session).await,
                 None => redis::run(&worker, &by, &local).await,
             }
         });
     }
+    drop(session);
     while let Some(ended) = running.join_next().await {
         ended??;
     }

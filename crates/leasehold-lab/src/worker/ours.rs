@@ -62,9 +62,19 @@ pub(super) async fn connect_patiently(job: &Job) -> Result<Arc<Session>> {
 }
 
 /// Locks and works until the work is done. A session that is lost is replaced.
-pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Result<()> {
+pub(super) async fn run(worker: &Worker, by: &str, mut session: Arc<Session>) -> Result<()> {
+    let ended = rounds(worker, by, &mut session).await;
+    // The last task that has it closes it.
+    if let Some(session) = Arc::into_inner(session) {
+        // A store that is away has it end by itself.
+        let patience = Duration::from_millis(worker.job.patience_millis);
+        let _ = tokio::time::timeout(patience, session.close()).await;
+    }
+    ended
+}
+
+async fn rounds(worker: &Worker, by: &str, session: &mut Arc<Session>) -> Result<()> {
     let mut client = Client::connect(worker.job.resource, by)?;
-    let mut session = session.clone();
     let patience = Duration::from_millis(worker.job.patience_millis);
     loop {
         tell(
@@ -73,7 +83,7 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
                 name: worker.job.lock.clone(),
             },
         );
-        let guard = match lock(&worker.job, &session, patience).await {
+        let guard = match lock(&worker.job, session, patience).await {
             Ok(guard) => guard,
             Err(error) => {
                 let unknown = error.effect() == Effect::Unknown;
@@ -91,7 +101,7 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
                 // back soon.
                 tokio::time::sleep(LOOK).await;
                 if let Ok(Ok(next)) = tokio::time::timeout(patience, connect(&worker.job)).await {
-                    session = next;
+                    *session = next;
                 }
                 continue;
             }
