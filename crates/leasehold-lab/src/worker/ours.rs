@@ -113,7 +113,8 @@ async fn rounds(worker: &Worker, by: &str, session: &mut Arc<Session>) -> Result
             Event::Granted {
                 name,
                 token,
-                until: Some(until(&guard)),
+                // One that is over by now was never believed in.
+                until: Some(until(&guard).unwrap_or_else(now)),
             },
         );
         let hold = worker.next_hold();
@@ -122,13 +123,8 @@ async fn rounds(worker: &Worker, by: &str, session: &mut Arc<Session>) -> Result
         // at the lock before it writes.
         let may_write = || {
             let may = guard.check().is_ok();
-            if may {
-                tell(
-                    by,
-                    Event::Renewed {
-                        until: until(&guard),
-                    },
-                );
+            if let Some(until) = until(&guard).filter(|_| may) {
+                tell(by, Event::Renewed { until });
             }
             may
         };
@@ -182,24 +178,28 @@ async fn lock(job: &Job, session: &Session, patience: Duration) -> leasehold::Re
 
 /// Tells how long the holder may go on; ends when it may not.
 async fn watch(by: &str, guard: &Guard) {
-    let mut told = until(guard);
+    let mut told = until(guard).unwrap_or(0);
     loop {
         tokio::select! {
             _ = guard.lost() => return,
             () = tokio::time::sleep(LOOK) => {}
         }
-        let until = until(guard);
         // When it is computed is no news.
-        if until > told + JITTER {
+        if let Some(until) = until(guard).filter(|&until| until > told + JITTER) {
             told = until;
             tell(by, Event::Renewed { until });
         }
     }
 }
 
-fn until(guard: &Guard) -> Moment {
+/// Until when it may believe to hold; none if it may not any more. The time is
+/// read first: a process that stands still between the two lines must not believe
+/// for longer because of that.
+fn until(guard: &Guard) -> Option<Moment> {
+    let now = now();
     let nanos = u64::try_from(guard.valid_for().as_nanos());
-    now().saturating_add(nanos.unwrap_or(Moment::MAX))
+    let nanos = nanos.unwrap_or(Moment::MAX);
+    (nanos > 0).then(|| now.saturating_add(nanos))
 }
 
 #[cfg(test)]
@@ -214,5 +214,14 @@ mod tests {
         let released = guard.release().await;
         assert_eq!(outcome(&released), Outcome::No, "{released:?}");
         assert_eq!(outcome(&Ok(())), Outcome::Ok);
+    }
+
+    #[tokio::test]
+    async fn what_was_lost_is_not_believed_in_for_another_moment() {
+        let session = leasehold::connect("memory://").await.unwrap();
+        let guard = session.mutex("believed").lock().await.unwrap();
+        assert!(until(&guard).is_some_and(|until| until > now()));
+        session.close().await;
+        assert_eq!(until(&guard), None);
     }
 }
