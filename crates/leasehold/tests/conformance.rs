@@ -226,7 +226,7 @@ fn main() -> ExitCode {
     // Cases mostly wait; more of them at once than there are cores is faster
     // and also harder on them.
     arguments.test_threads = arguments.test_threads.or(Some(8));
-    let trials = STORES.iter().flat_map(trials).collect();
+    let trials = in_turn(STORES.iter().map(trials).collect());
     let code = libtest_mimic::run(&arguments, trials).exit_code();
     #[cfg(feature = "redis")]
     pool::end();
@@ -239,6 +239,20 @@ fn main() -> ExitCode {
     #[cfg(feature = "mysql")]
     mysql_pool::end();
     code
+}
+
+/// One of each store after the other: so a store whose cases have to wait for
+/// each other does not hold up the others.
+fn in_turn(stores: Vec<Vec<Trial>>) -> Vec<Trial> {
+    let mut stores: Vec<_> = stores.into_iter().map(Vec::into_iter).collect();
+    let mut trials = Vec::new();
+    loop {
+        let before = trials.len();
+        trials.extend(stores.iter_mut().filter_map(Iterator::next));
+        if trials.len() == before {
+            return trials;
+        }
+    }
 }
 
 fn trials(store: &'static Store) -> Vec<Trial> {

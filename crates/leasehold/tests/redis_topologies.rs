@@ -96,6 +96,26 @@ async fn a_hold_that_a_failover_forgot_is_lost_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_was_replaced_while_it_stood_still_is_left_at_once() {
+    if must_skip(lacks_sentinel()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let sentinel = Sentinel::start(folder.path(), &[]);
+    // Nothing is asked of the server before the test is over.
+    let ours = session(&sentinel.url(), "ttl=1h").await;
+    let guard = lock(&ours, "ledger").await;
+    let old = sentinel.primary_port();
+    sentinel.primary().stop();
+    sentinel.wait_for_other_primary(&[old]);
+    let url = sentinel.url();
+    let inspector = leasehold::inspect(&url).await.unwrap();
+    inspector.evict("ledger", "operator", "test").await.unwrap();
+    // Only the new master tells.
+    assert_eq!(lost(&guard).await, Lost::Evicted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_no_replica_confirms_is_not_given() {
     if must_skip(lacks_redis()) {
         return;

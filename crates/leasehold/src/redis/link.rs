@@ -4,6 +4,9 @@
 //! So a message to ourselves that comes back proves that no earlier one was
 //! missed; and a connection that was lost tells everyone to look for themselves.
 
+mod patience;
+mod proof;
+
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -15,18 +18,13 @@ use ::redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Msg, PushInfo, PushKin
 use ::redis::{ErrorKind as RedisKind, Script, ServerErrorKind, Value};
 use tokio::sync::OnceCell;
 
+use self::patience::Patience;
+use self::proof::{ALIVE, Proof};
 use super::fit::Mode;
 use super::place::Host;
 use super::way::{ANSWER_WITHIN, Access, Way};
 use super::{fit, lock, whole_millis};
 use crate::clock::{Moment, boot_time};
-
-/// How a message to ourselves starts; over which link and when it was sent follow.
-const ALIVE: &str = "alive ";
-
-/// How long a connection may be silent while somebody waits for an answer that
-/// then gives up.
-const SILENCE: Duration = Duration::from_millis(300);
 
 /// What a layout does with what its connections tell it. Called by the
 /// connection's own task, in order: what came before a reply is told before it.
@@ -65,47 +63,12 @@ pub(super) struct Link {
     is_greeted: AtomicBool,
     /// The server's clock in milliseconds, and when we learned it.
     time: Mutex<Option<(u64, Moment)>>,
-    /// Which server the last connection leads to, with the number of the attempt.
-    server: Mutex<(u64, Option<String>)>,
+    goal: Mutex<Goal>,
+    /// The master, as a Sentinel just told; the next connection goes there.
+    told: Mutex<Option<Host>>,
     /// When anything came from the server, in nanoseconds of the boot clock.
     heard: AtomicU64,
     this: Weak<Self>,
-}
-
-/// A request that waits for its answer. Whoever sent it may give up before the
-/// connection's own limit; if nothing at all was heard meanwhile, the connection
-/// is not used again: it may lead nowhere.
-struct Patience<'a> {
-    link: &'a Link,
-    number: u64,
-    sent: Moment,
-    is_over: bool,
-}
-
-impl<'a> Patience<'a> {
-    fn new(link: &'a Link, number: u64) -> Self {
-        Self {
-            link,
-            number,
-            sent: boot_time(),
-            is_over: false,
-        }
-    }
-
-    fn ends(mut self) {
-        self.is_over = true;
-        self.link.heard.store(boot_time().nanos(), Relaxed);
-    }
-}
-
-impl Drop for Patience<'_> {
-    fn drop(&mut self) {
-        let heard = self.link.heard.load(Relaxed);
-        let is_silent = heard < self.sent.nanos() && boot_time().since(self.sent) >= SILENCE;
-        if !self.is_over && is_silent {
-            self.link.end(self.number);
-        }
-    }
 }
 
 /// The connection as it is now. Each attempt to make one has a number.
@@ -116,12 +79,12 @@ struct Line {
     connection: Arc<OnceCell<MultiplexedConnection>>,
 }
 
-/// How long it is certain that no message was missed: until when our own
-/// messages to ourselves arrived.
-#[derive(Debug, Default)]
-struct Proof {
-    asked: Option<Moment>,
-    proven: Option<Moment>,
+/// Where the last connection leads to, with the number of the attempt.
+#[derive(Default)]
+struct Goal {
+    number: u64,
+    server: Option<String>,
+    host: Option<Host>,
 }
 
 impl Link {
@@ -135,7 +98,8 @@ impl Link {
             proof: Mutex::default(),
             is_greeted: AtomicBool::new(true),
             time: Mutex::default(),
-            server: Mutex::default(),
+            goal: Mutex::default(),
+            told: Mutex::default(),
             heard: AtomicU64::new(0),
             this: this.clone(),
         })
@@ -217,16 +181,36 @@ impl Link {
 
     /// The server's address, if it is a fixed one.
     pub(super) fn host(&self) -> Option<&Host> {
-        match &self.way {
-            Way::Host(host) => Some(host),
-            _ => None,
+        self.way.host()
+    }
+
+    /// A Sentinel saw another server become the master. A connection that leads
+    /// elsewhere is not used again, though the server there may not know yet.
+    pub(super) fn follow(&self, master: &Host) {
+        // Before the look: whoever is just connecting sees one or the other.
+        *lock(&self.told) = Some(master.clone());
+        if !self.doubt(master) {
+            *lock(&self.told) = None;
         }
+    }
+
+    /// A Sentinel takes that server for the master. A connection that leads
+    /// elsewhere is not used again; says whether it does.
+    pub(super) fn doubt(&self, master: &Host) -> bool {
+        let goal = lock(&self.goal);
+        if goal.host.as_ref() == Some(master) {
+            return false;
+        }
+        let number = goal.number;
+        drop(goal);
+        self.end(number);
+        true
     }
 
     /// Which server the connection of that number leads to, if it is in use.
     pub(super) fn server(&self, number: u64) -> Option<String> {
-        let (last, server) = &*lock(&self.server);
-        server.clone().filter(|_| *last == number)
+        let goal = lock(&self.goal);
+        goal.server.clone().filter(|_| goal.number == number)
     }
 
     /// The number of the connection that a request would go over now.
@@ -286,8 +270,13 @@ impl Link {
             .set_push_sender(take_in)
             .set_response_timeout(Some(ANSWER_WITHIN))
             .set_connection_timeout(Some(ANSWER_WITHIN));
-        let connecting = self.common.access.connect(&self.way, &settings);
-        let mut connection = connecting.await?;
+        let access = &self.common.access;
+        let told = lock(&self.told).take();
+        let way = match told {
+            Some(host) => Way::Host(host),
+            None => access.find(&self.way).await?,
+        };
+        let mut connection = access.connect(&way, &settings).await?;
         let info: String = ::redis::cmd("INFO").query_async(&mut connection).await?;
         fit::check(&info, self.common.mode)?;
         let server = fit::value(&info, "run_id").map(str::to_owned);
@@ -297,10 +286,18 @@ impl Link {
         }
         {
             // A slower attempt of before must not be taken for this one.
-            let mut known = lock(&self.server);
-            if known.0 <= number {
-                *known = (number, server);
+            let mut goal = lock(&self.goal);
+            if goal.number <= number {
+                let host = way.host().cloned();
+                *goal = Goal {
+                    number,
+                    server,
+                    host,
+                };
             }
+        }
+        if lock(&self.told).is_some() {
+            return Err((RedisKind::Io, "another server is the master now").into());
         }
         self.greet(&mut connection).await?;
         let channels = lock(&self.common.channels).clone();
@@ -387,16 +384,7 @@ impl Link {
         let Some(sent) = message.strip_prefix(ALIVE.as_bytes()) else {
             return self.common.ears.hear(channel, message);
         };
-        let read = || {
-            let (number, sent) = std::str::from_utf8(sent).ok()?.split_once(' ')?;
-            // In a cluster what another node was told comes here too, by a way
-            // that proves nothing of this node.
-            (number.parse() == Ok(self.number)).then(|| sent.parse().ok())?
-        };
-        if let Some(sent) = read() {
-            let proven = &mut lock(&self.proof).proven;
-            *proven = (*proven).max(Some(Moment::from_nanos(sent)));
-        }
+        self.hear_ourselves(sent);
     }
 
     pub(super) async fn subscribe(&self, channel: &str) -> Result<(), RedisError> {
@@ -409,49 +397,6 @@ impl Link {
         let (number, mut connection) = self.connection().await?;
         let answer = connection.unsubscribe(channel).await;
         self.judge(number, answer)
-    }
-
-    /// Sends a message to ourselves, unless the last one is on its way, and
-    /// subscribes again if it does not come.
-    ///
-    /// A plain `PING` would prove the connection but not the subscription.
-    pub(super) async fn prove(&self, channel: &str) {
-        let asked = lock(&self.proof).asked;
-        if asked.is_some_and(|asked| !self.is_proven(asked)) {
-            let _ = self.subscribe(channel).await;
-            self.common.ears.missed();
-        }
-        let now = boot_time();
-        lock(&self.proof).asked = Some(now);
-        let mut publish = ::redis::cmd("PUBLISH");
-        let message = format!("{ALIVE}{} {}", self.number, now.nanos());
-        publish.arg(channel).arg(message);
-        // If it fails the claims that wait find out, each by itself.
-        let _: Result<u64, _> = self.ask(&publish).await;
-    }
-
-    /// Proves the connection by an answer. Enough where no subscription has to
-    /// be proven too.
-    pub(super) async fn ping(&self) {
-        let now = boot_time();
-        lock(&self.proof).asked = Some(now);
-        let answer: Result<Value, _> = self.ask(&::redis::cmd("PING")).await;
-        if answer.is_ok() {
-            let proven = &mut lock(&self.proof).proven;
-            *proven = (*proven).max(Some(now));
-        }
-    }
-
-    /// When the last message to ourselves left, unless the connection was lost
-    /// since.
-    pub(super) fn asked(&self) -> Option<Moment> {
-        lock(&self.proof).asked
-    }
-
-    /// Whether no message from before that moment can have been missed.
-    pub(super) fn is_proven(&self, since: Moment) -> bool {
-        let proven = lock(&self.proof).proven;
-        proven.is_some_and(|proven| proven >= since)
     }
 
     /// Learns the server's clock from an answer that just came.

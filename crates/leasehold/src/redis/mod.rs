@@ -29,6 +29,7 @@ mod renewal;
 mod scripts;
 mod server;
 mod stamp;
+mod switches;
 mod together;
 mod waiting;
 mod way;

@@ -16,6 +16,7 @@ use super::fit::Mode;
 use super::link::{Common, Ears, Link};
 use super::lock;
 use super::place::Place;
+use super::switches::Switches;
 use super::way::{ANSWER_WITHIN, Access, Way};
 use super::witness::Witnesses;
 use crate::backoff;
@@ -28,6 +29,7 @@ pub(super) struct Server {
     links: Links,
     common: Arc<Common>,
     witnesses: Witnesses,
+    switches: Switches,
 }
 
 enum Links {
@@ -131,6 +133,7 @@ impl Server {
             links,
             common,
             witnesses,
+            switches: Switches::of(&config.place),
         };
         server.witnesses.probe(&server.links()).await?;
         Ok(server)
@@ -319,8 +322,19 @@ impl Server {
     }
 
     /// Makes lost connections anew, so that held claims are verified as soon as
-    /// that can be and not when their renewal is due. Never returns.
+    /// that can be and not when their renewal is due; and leaves a server that
+    /// was replaced as soon as a Sentinel says so. Never returns.
     pub(super) async fn mend(&self) {
+        match &self.links {
+            Links::One(link) => {
+                let heed = self.switches.heed(&self.common.access, link);
+                tokio::join!(heed, self.mend_links());
+            }
+            Links::Cluster(_) => self.mend_links().await,
+        }
+    }
+
+    async fn mend_links(&self) {
         let mut pauses = 0;
         loop {
             let lost: Vec<_> = self.links().into_iter().filter(|l| l.is_lost()).collect();

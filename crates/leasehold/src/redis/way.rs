@@ -13,6 +13,8 @@ use super::config::{RedisConfig, User};
 use super::fit;
 use super::place::{Host, Place};
 use crate::error::{Error, ErrorKind, Result};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 /// How long an answer may take; a session with a shorter ttl gives up earlier.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -114,19 +116,23 @@ impl Access {
         }
     }
 
-    /// A new connection.
+    /// The way as it is now: to the server that the sentinels name.
+    pub(super) async fn find(&self, way: &Way) -> Result<Way, RedisError> {
+        match way {
+            Way::Master { sentinels, master } => {
+                Ok(Way::Host(self.find_master(sentinels, master).await?))
+            }
+            way => Ok(way.clone()),
+        }
+    }
+
+    /// A new connection, by a way that was found.
     pub(super) async fn connect(
         &self,
         way: &Way,
         settings: &AsyncConnectionConfig,
     ) -> Result<MultiplexedConnection, RedisError> {
-        let client = match way {
-            Way::Master { sentinels, master } => {
-                let host = self.find_master(sentinels, master).await?;
-                self.client(&Way::Host(host))?
-            }
-            way => self.client(way)?,
-        };
+        let client = self.client(way)?;
         let connecting = client.get_multiplexed_async_connection_with_config(settings);
         match connecting.await {
             Err(error) if error.kind() == RedisKind::RESP3NotSupported => {
@@ -142,13 +148,26 @@ impl Access {
         }
     }
 
-    /// Asks the sentinels, one after the other, until one knows. They may
-    /// disagree for a moment; whoever is named is asked for its role afterwards.
+    /// Asks all sentinels, and believes the most. They may disagree for a moment;
+    /// whoever is named is asked for its role afterwards.
     async fn find_master(&self, sentinels: &[Host], master: &str) -> Result<Host, RedisError> {
+        let ask = |sentinel| self.ask_sentinel(sentinel, master);
+        let mut answers: FuturesUnordered<_> = sentinels.iter().map(ask).collect();
+        let mut votes: Vec<(Host, usize)> = Vec::new();
         let mut last = None;
-        for sentinel in sentinels {
-            match self.ask_sentinel(sentinel, master).await {
-                Ok(Some(host)) => return Ok(host),
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(Some(host)) => {
+                    let known = votes.iter().position(|(other, _)| *other == host);
+                    let place = known.unwrap_or(votes.len());
+                    if known.is_none() {
+                        votes.push((host, 0));
+                    }
+                    votes[place].1 += 1;
+                    if votes[place].1 > sentinels.len() / 2 {
+                        break;
+                    }
+                }
                 Ok(None) => {
                     let kind = RedisKind::InvalidClientConfig;
                     let why = format!("the sentinels know no master {master:?}");
@@ -159,17 +178,25 @@ impl Access {
                 }
             }
         }
+        let most = votes.into_iter().rev().max_by_key(|(_, count)| *count);
         let none = || (RedisKind::InvalidClientConfig, "no sentinel named").into();
-        Err(last.unwrap_or_else(none))
+        most.map(|(host, _)| host)
+            .ok_or_else(|| last.unwrap_or_else(none))
     }
 
-    async fn ask_sentinel(
+    /// How to reach a sentinel.
+    pub(super) fn sentinel(&self, sentinel: &Host) -> Result<Client, RedisError> {
+        let settings = user_settings(&self.sentinel_user).set_skip_set_lib_name();
+        self.open(self.address(sentinel), settings)
+    }
+
+    /// Who leads, as that sentinel sees it.
+    pub(super) async fn ask_sentinel(
         &self,
         sentinel: &Host,
         master: &str,
     ) -> Result<Option<Host>, RedisError> {
-        let settings = user_settings(&self.sentinel_user).set_skip_set_lib_name();
-        let client = self.open(self.address(sentinel), settings)?;
+        let client = self.sentinel(sentinel)?;
         // One that hangs must not use up the time of the others.
         let within = Some(ANSWER_WITHIN / 4);
         let settings = AsyncConnectionConfig::new()
@@ -209,6 +236,14 @@ fn user_settings(user: &User) -> RedisConnectionInfo {
 }
 
 impl Way {
+    /// The server's address, if it is a fixed one.
+    pub(super) fn host(&self) -> Option<&Host> {
+        match self {
+            Self::Host(host) => Some(host),
+            _ => None,
+        }
+    }
+
     /// The one way of a place; `None` if there are several.
     pub(super) fn of(place: &Place) -> Option<Self> {
         match place {

@@ -102,10 +102,13 @@ impl Sentinel {
     /// Waits until the Sentinels have put a living server into the place of the
     /// killed one, and it takes writes; says which.
     pub(crate) fn wait_for_new_primary(&self) -> u16 {
+        self.wait_for_other_primary(&self.killed)
+    }
+
+    /// As `wait_for_new_primary`, where these were replaced.
+    pub(crate) fn wait_for_other_primary(&self, replaced: &[u16]) -> u16 {
         wait_for("a new primary", || {
-            let port = self
-                .agreed_port()
-                .filter(|port| !self.killed.contains(port))?;
+            let port = self.agreed_port().filter(|port| !replaced.contains(port))?;
             let mut servers = self.servers().iter();
             let server = servers.find(|server| server.port() == port)?;
             (server.info("role")? == "master").then_some(port)
