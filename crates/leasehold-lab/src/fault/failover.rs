@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Answer;
 use crate::crew::until;
-use crate::history::{Event, Line, Moment, now};
+use crate::history::{Moment, now};
 use crate::torture::World;
 
 /// Who has held for so many nanoseconds has work that takes long.
@@ -38,34 +38,15 @@ pub(super) fn leader(world: &mut World, choice: u64, longest: Duration) -> Answe
 
 /// Gives who was deposed, and since when.
 fn depose_behind_holder(world: &mut World) -> Result<(usize, Moment), String> {
-    let is_grant = |line: &Line| matches!(line.event, Event::Granted { .. });
     if world.ground.fall_behind() {
         let behind = now();
-        let holder = || world.recorder.holder();
         let is_new = |since| since > behind && now() - since > LONG_ENOUGH;
         until(world.ttl * 2, || {
-            holder().is_some_and(|(_, since)| is_new(since))
+            let holder = world.recorder.holder();
+            holder.is_some_and(|(_, since)| is_new(since))
         });
     }
-    let (recorder, half) = (&world.recorder, world.ttl / 2);
-    let holder = recorder.holder().map(|(name, _)| name);
-    let hand = world
-        .hands
-        .iter()
-        .find(|hand| Some(&hand.name) == holder.as_ref());
     let since = now();
-    std::thread::scope(|scope| {
-        if let Some(hand) = hand {
-            hand.pause();
-            scope.spawn(move || {
-                // It may believe to hold all the while, on every store.
-                let is_next =
-                    |line: &Line| line.at > since && line.by != hand.name && is_grant(line);
-                until(half, || recorder.has(is_next));
-                hand.resume();
-            });
-        }
-        let deposed = world.ground.depose();
-        deposed.map(|deposed| (deposed, since))
-    })
+    let deposed = world.behind_holder(|ground| ground.depose());
+    deposed.map(|deposed| (deposed, since))
 }

@@ -6,7 +6,7 @@ use crate::crew::{Hand, until};
 use crate::disk::Disk;
 use crate::fault::Answer;
 use crate::ground::Ground;
-use crate::history::{Event, Moment, now};
+use crate::history::{Event, Line, Moment, now};
 use crate::hold::holds;
 use crate::proxy::Proxy;
 use crate::recorder::Recorder;
@@ -69,6 +69,36 @@ impl World {
         });
         let (holder, _) = self.recorder.holder()?;
         self.hands.iter().position(|hand| hand.name == holder)
+    }
+
+    /// Does something to the store while whoever holds stands still: until the
+    /// next one has been granted the lock, or for half of its time. So it may
+    /// believe to hold all the while, on every store.
+    pub fn behind_holder<T>(&mut self, act: impl FnOnce(&mut dyn Ground) -> T) -> T {
+        let (recorder, half) = (&self.recorder, self.ttl / 2);
+        let holder = recorder.holder().map(|(name, _)| name);
+        let mut hands = self.hands.iter();
+        let hand = hands.find(|hand| Some(&hand.name) == holder.as_ref());
+        let since = now();
+        std::thread::scope(|scope| {
+            if let Some(hand) = hand {
+                hand.pause();
+                scope.spawn(move || {
+                    let is_next = |line: &Line| {
+                        let is_grant = matches!(line.event, Event::Granted { .. });
+                        is_grant && line.at > since && line.by != hand.name
+                    };
+                    until(half, || recorder.has(is_next));
+                    hand.resume();
+                });
+            }
+            act(&mut *self.ground)
+        })
+    }
+
+    /// Waits for somebody whose hold will not be over at once, if there is one.
+    pub fn wait_for_long_hold(&self) {
+        self.wait_for_holder();
     }
 
     /// Whether what was done to this worker since then was done to a holder.
