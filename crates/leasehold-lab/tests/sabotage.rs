@@ -42,7 +42,12 @@ fn run(sabotage: Option<Sabotage>) -> Result<(), Failed> {
         faults: Fault::find(fault).copied().into_iter().collect(),
         seed: 3,
         length: Duration::from_secs(6),
-        workers: 3,
+        workers: match sabotage {
+            // What is not given back goes when its owner has lost patience and
+            // comes with another session. So many cannot all be served that way.
+            Some(Sabotage::LazyRelease) => 8,
+            _ => 3,
+        },
         ttl_millis: TTL,
         work_millis: match sabotage {
             // Everybody gets the lock before it gives up.
