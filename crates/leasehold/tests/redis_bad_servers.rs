@@ -113,7 +113,7 @@ async fn a_server_that_loads_its_data_is_waited_for() {
     let mut server = RedisServer::start(folder.path(), &options);
     let fill = "for i = 1, 15000 do redis.call('SET', 'key' .. i, i) end";
     server.command(&["EVAL", fill, "0"]);
-    let ours = session(&server, "ttl=20s").await;
+    let ours = session(&server, "ttl=60s").await;
     let guard = ours.mutex("ledger").lock().await.unwrap();
     server.restart();
     let error = refused(&server.url()).await;

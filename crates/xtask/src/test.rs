@@ -23,13 +23,7 @@ pub(crate) fn test(quick: bool) -> bool {
         return report.finish();
     }
     bring_tools(&mut report);
-    report.step("tests", || {
-        let mut tests = cargo(everything.split(' '));
-        // They mostly wait: for servers to start, for leases to run out.
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        tests.env("RUST_TEST_THREADS", (2 * cores).to_string());
-        run(no_skip(&mut tests))
-    });
+    report.step("tests", || run(no_skip(&mut cargo(everything.split(' ')))));
     match examples(&shell::root().join("crates/leasehold/examples")) {
         Err(error) => report.step("examples", || Err(error)),
         Ok(examples) => {

@@ -66,6 +66,16 @@ pub(crate) async fn pause() {
     tokio::time::sleep(Duration::from_millis(5)).await;
 }
 
+/// Whoever asks a busy machine for more than it answers in time asks again.
 pub(crate) async fn look(inspector: &Inspector) -> Queue {
-    inspector.queue(NAME).await.unwrap()
+    let looking = async {
+        loop {
+            match inspector.queue(NAME).await {
+                Ok(queue) => return queue,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+            }
+            pause().await;
+        }
+    };
+    within("look", looking).await
 }
