@@ -7,14 +7,18 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use leasehold::Name;
 
+use crate::barrier::BarrierArgs;
 use crate::bench::BenchArgs;
 use crate::elect::ElectArgs;
 use crate::exit;
 use crate::fence::FenceArgs;
 use crate::gate::GateArgs;
+use crate::latch::LatchArgs;
 use crate::once::OnceArgs;
 #[cfg(feature = "redis")]
 use crate::redlock::RedlockArgs;
+use crate::stamp::StampArgs;
+use crate::stuck::StuckArgs;
 
 /// Distributed locks: run a command under a lock, see who holds what, break
 /// what is stuck.
@@ -55,6 +59,9 @@ pub(crate) enum Command {
     Hold(Hold),
     Elect(ElectArgs),
     Once(OnceArgs),
+    Latch(LatchArgs),
+    Barrier(BarrierArgs),
+    Stamp(StampArgs),
     /// List the locks that are held or waited for
     Ls(Ls),
     /// Show one lock: holders, queue, and what was broken of late
@@ -109,12 +116,8 @@ pub(crate) struct Run {
     /// How long before the loss the command gets SIGTERM [default: 5s or a quarter of the ttl]
     #[arg(long, value_name = "DUR", value_parser = leasehold::parse_duration)]
     pub(crate) kill_after: Option<Duration>,
-    /// Say so when the lock is held for longer than this; the command goes on
-    #[arg(long, value_name = "DUR", value_parser = positive)]
-    pub(crate) stuck_after: Option<Duration>,
-    /// Run this with `sh -c` then, once, with the command's LEASEHOLD_ variables
-    #[arg(long, value_name = "STRING", requires = "stuck_after")]
-    pub(crate) on_stuck: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) stuck: StuckArgs,
     /// Write what became of it as one line of JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -138,6 +141,8 @@ pub(crate) struct Run {
 pub(crate) struct Hold {
     #[command(flatten)]
     pub(crate) claim: Claim,
+    #[command(flatten)]
+    pub(crate) stuck: StuckArgs,
 }
 
 /// Which lock, and how to get it.

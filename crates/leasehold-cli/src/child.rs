@@ -19,6 +19,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::exit::{self, Failure};
 use crate::print::complain;
+use crate::signals::Signals;
 use crate::terminal;
 
 /// The hidden command that becomes the user's command.
@@ -65,10 +66,7 @@ impl Child {
     }
 
     /// Starts the command in our own process group.
-    pub(crate) fn start_beside(
-        argv: &[OsString],
-        environment: &Environment,
-    ) -> Result<Self, Failure> {
+    fn start_beside(argv: &[OsString], environment: &Environment) -> Result<Self, Failure> {
         Self::spawn(&mut through_us(argv, environment, GO), false)
     }
 
@@ -130,7 +128,34 @@ impl Child {
     }
 }
 
+/// Runs the command in our own process group to its end; signals are passed on.
+pub(crate) async fn run_beside(
+    argv: &[OsString],
+    environment: &Environment,
+    signals: &mut Signals,
+) -> Result<Change, Failure> {
+    let mut child = Child::start_beside(argv, environment)?;
+    loop {
+        tokio::select! {
+            change = child.change() => match change {
+                Change::Stopped(_) => {}
+                ended => return Ok(ended),
+            },
+            signal = signals.next() => child.signal(signal),
+        }
+    }
+}
+
 impl Change {
+    /// The exit code that tells of it, as shells do.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Exited(code) => code,
+            Self::Killed(signal) => exit::signalled(signal),
+            Self::Stopped(signal) => exit::signalled(signal as i32),
+        }
+    }
+
     pub(crate) fn end(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Exited(u8::try_from(code).unwrap_or(u8::MAX)),

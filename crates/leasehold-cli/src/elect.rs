@@ -8,7 +8,7 @@ use leasehold::election::{LONGEST_VALUE, Leadership};
 use leasehold::{Name, Session};
 
 use crate::args::{self, Common, OnLost};
-use crate::child::{self, Change};
+use crate::child;
 use crate::exit::{self, Failure};
 use crate::job::{self, Job};
 use crate::keeper::Keeper;
@@ -17,7 +17,7 @@ use crate::nested::Held;
 use crate::print::Console;
 use crate::signals::Signals;
 use crate::store;
-use crate::supervise::Ending;
+use crate::stuck::{Stuck, StuckArgs};
 
 /// How long a command must have run to be started again at once.
 const BRIEF: Duration = Duration::from_secs(1);
@@ -52,6 +52,8 @@ pub(crate) struct ElectArgs {
     /// How long before the loss the command gets SIGTERM [default: 5s or a quarter of the ttl]
     #[arg(long, value_name = "DUR", value_parser = leasehold::parse_duration)]
     kill_after: Option<Duration>,
+    #[command(flatten)]
+    stuck: StuckArgs,
     /// What others see beside host and process
     #[arg(long, value_name = "TEXT", value_parser = args::label)]
     label: Option<String>,
@@ -143,12 +145,12 @@ async fn lead(
     environment.push(("LEASEHOLD_TERM", term.to_string()));
     let job = Job {
         argv,
+        stuck: Stuck::asked(&args.stuck, &environment),
         environment,
         on_lost: OnLost::Term,
         notice,
         max_hold: None,
         max_runtime: None,
-        stuck: None,
         console,
     };
     let begun = Instant::now();
@@ -167,7 +169,7 @@ async fn lead(
     }
     Ok(Then::End(match loss {
         Some(_) => exit::LOST,
-        None => code(&ending),
+        None => ending.change.code(),
     }))
 }
 
@@ -196,13 +198,5 @@ async fn resign(leadership: Leadership, console: Console) -> Option<String> {
             console.say(&format!("{error}; another leads when the ttl has passed"));
             None
         }
-    }
-}
-
-fn code(ending: &Ending) -> u8 {
-    match ending.change {
-        Change::Exited(code) => code,
-        Change::Killed(signal) => exit::signalled(signal),
-        Change::Stopped(signal) => exit::signalled(signal as i32),
     }
 }

@@ -35,12 +35,13 @@ pub(crate) const NOT_FOUND: u8 = 127;
 pub(crate) const TABLE: &str = "\
 Exit codes:
   the command's own, or 128+N if signal N ended it
+  1    stamp --validate: a writer came, or may have
   64   wrong usage, or the name is in use as another kind of lock
   65   given up: begun as often as allowed and never done (once --key --max-attempts)
   69   the store cannot be reached
   70   an internal error
   75   held elsewhere, or timed out while waiting (-E changes it, --skip-ok makes it 0)
-       or doctor --deadlocks has found some
+       or doctor --deadlocks has found some, or a writer came while stamp read
   76   the lock was lost while it was in use; never 0 after a loss
        or a fenced file refuses us because a newer holder came
   77   the store denies access

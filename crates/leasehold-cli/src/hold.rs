@@ -10,10 +10,11 @@ use tokio::sync::oneshot;
 use crate::args::{Common, Hold};
 use crate::exit::{self, Failure};
 use crate::lock::{self, Obtained};
-use crate::nested;
+use crate::nested::{self, Held};
 use crate::print::{self, Console, millis};
 use crate::signals::Signals;
 use crate::store;
+use crate::stuck::{self, Stuck};
 use crate::terminal;
 
 /// The line that says that the lock is held.
@@ -51,7 +52,11 @@ pub(crate) async fn hold(common: &Common, args: &Hold, console: Console) -> Resu
         }
     };
     let ended = match obtained {
-        Ok(Obtained::Held(guard)) => keep(&session, guard, closed, &mut signals).await,
+        Ok(Obtained::Held(guard)) => {
+            let environment = Held::new(&url, &session, &guard).environment();
+            let stuck = Stuck::asked(&args.stuck, &environment);
+            keep(&session, guard, stuck, closed, &mut signals, console).await
+        }
         Ok(Obtained::Signalled(signal)) => Ok(exit::signalled(signal as i32)),
         Ok(Obtained::Elsewhere { message, .. }) => {
             console.say(&message);
@@ -66,8 +71,10 @@ pub(crate) async fn hold(common: &Common, args: &Hold, console: Console) -> Resu
 async fn keep(
     session: &Session,
     guard: Guard,
-    closed: oneshot::Receiver<()>,
+    stuck: Option<Stuck>,
+    mut closed: oneshot::Receiver<()>,
     signals: &mut Signals,
+    console: Console,
 ) -> Result<u8, Failure> {
     print::json_line(&Grant {
         name: guard.name(),
@@ -77,11 +84,18 @@ async fn keep(
         ttl_ms: millis(session.ttl()),
         waited_ms: millis(guard.waited()),
     })?;
-    tokio::select! {
-        biased;
-        _ = guard.lost() => {}
-        _ = closed => {}
-        _ = signals.end() => {}
+    let mut stuck = stuck.as_ref();
+    loop {
+        tokio::select! {
+            biased;
+            _ = guard.lost() => break,
+            _ = &mut closed => break,
+            _ = signals.end() => break,
+            overstayed = stuck::overstayed(stuck, &guard) => {
+                overstayed.tell(&guard, console);
+                stuck = None;
+            }
+        }
     }
     let (name, token) = (guard.name().to_owned(), guard.token().get());
     let released = guard.release().await;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod barrier;
 mod bench;
 mod breaking;
 mod child;
@@ -15,6 +16,7 @@ mod gate;
 mod hold;
 mod job;
 mod keeper;
+mod latch;
 mod lock;
 mod ls;
 mod man;
@@ -29,6 +31,7 @@ mod run;
 mod schema;
 mod show;
 mod signals;
+mod stamp;
 mod store;
 mod stuck;
 mod supervise;
@@ -95,6 +98,9 @@ fn perform(arguments: &Arguments, console: Console) -> Result<u8, Failure> {
         Command::Hold(args) => runtime.block_on(hold::hold(common, args, console)),
         Command::Elect(args) => runtime.block_on(elect::elect(common, args, console)),
         Command::Once(args) => runtime.block_on(once::once(common, args, console)),
+        Command::Latch(args) => runtime.block_on(latch::latch(common, args, console)),
+        Command::Barrier(args) => runtime.block_on(barrier::barrier(common, args, console)),
+        Command::Stamp(args) => runtime.block_on(stamp::stamp(common, args, console)),
         Command::Ls(args) => runtime.block_on(ls::ls(common, args, console)),
         Command::Show(args) => runtime.block_on(show::show(common, args, console)),
         Command::Watch(args) => runtime.block_on(watch::watch(common, args, console)),

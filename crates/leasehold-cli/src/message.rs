@@ -15,6 +15,7 @@ use crate::keeper::Keeper;
 use crate::nested::Held;
 use crate::print::{self, Console};
 use crate::signals::Signals;
+use crate::stuck::{Stuck, StuckArgs};
 
 /// What is done about one message.
 pub(crate) struct Message<'a> {
@@ -22,6 +23,7 @@ pub(crate) struct Message<'a> {
     pub(crate) keep: Option<Duration>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) max_runtime: Option<Duration>,
+    pub(crate) stuck: &'a StuckArgs,
     pub(crate) argv: &'a [OsString],
     pub(crate) url: &'a str,
     pub(crate) session: &'a Session,
@@ -81,11 +83,11 @@ impl Message<'_> {
         environment.push(("LEASEHOLD_ATTEMPT", attempt.to_string()));
         let job = Job {
             argv: self.argv,
+            stuck: Stuck::asked(self.stuck, &environment),
             environment,
             on_lost: OnLost::Term,
             notice: job::notice(None, None, self.session)?,
             max_hold: None,
-            stuck: None,
             max_runtime: self.max_runtime,
             console,
         };
@@ -115,9 +117,7 @@ impl Message<'_> {
                 Ok(exit::OK)
             }
             // It is not done. The attempt stays counted.
-            Change::Exited(code) => Ok(code),
-            Change::Killed(signal) => Ok(exit::signalled(signal)),
-            Change::Stopped(signal) => Ok(exit::signalled(signal as i32)),
+            failed => Ok(failed.code()),
         }
     }
 }

@@ -8,7 +8,7 @@ use leasehold::once::{Begun, Missed, OnCrash, Once, Run, Schedule};
 use leasehold::{Name, Session};
 
 use crate::args::{self, Common, OnLost};
-use crate::child::{self, Change};
+use crate::child;
 use crate::exit::{self, Failure};
 use crate::job::{self, Job};
 use crate::keeper::Keeper;
@@ -18,6 +18,7 @@ use crate::nested::Held;
 use crate::print::Console;
 use crate::signals::Signals;
 use crate::store;
+use crate::stuck::{Stuck, StuckArgs};
 
 /// Run a command once per period or per key, whichever machine comes first
 ///
@@ -83,6 +84,8 @@ pub(crate) struct OnceArgs {
     /// Stop the command after this time; the slot is done then
     #[arg(long, value_name = "DUR", value_parser = args::positive)]
     max_runtime: Option<Duration>,
+    #[command(flatten)]
+    stuck: StuckArgs,
     /// How long the store keeps the lock if we vanish
     #[arg(long, value_name = "DUR", value_parser = args::ttl)]
     ttl: Option<Duration>,
@@ -141,6 +144,7 @@ pub(crate) async fn once(
             keep: args.keep,
             max_attempts: args.max_attempts,
             max_runtime: args.max_runtime,
+            stuck: &args.stuck,
             argv: &argv,
             url: &url,
             session: &session,
@@ -261,12 +265,12 @@ impl Work<'_> {
         environment.push(("LEASEHOLD_ATTEMPT", attempt.to_string()));
         let job = Job {
             argv: self.argv,
+            stuck: Stuck::asked(&self.args.stuck, &environment),
             environment,
             on_lost: OnLost::Term,
             notice: job::notice(None, None, self.session)?,
             max_hold: None,
             max_runtime: self.args.max_runtime,
-            stuck: None,
             console,
         };
         let (keeper, ending) = job.run(self.session, run.guard(), signals).await;
@@ -287,12 +291,7 @@ impl Work<'_> {
         } else {
             run.complete().await?;
         }
-        let code = match ending.change {
-            Change::Exited(code) => code,
-            Change::Killed(signal) => exit::signalled(signal),
-            Change::Stopped(signal) => exit::signalled(signal as i32),
-        };
-        Ok((code, ending.is_asked_to_end))
+        Ok((ending.change.code(), ending.is_asked_to_end))
     }
 
     fn nothing_to_do(&self, begun: &Begun, code: u8) -> Result<u8, Failure> {

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde::Serialize;
 
 use crate::args::{Claim, Common, Run};
-use crate::child::{self, Change, Child};
+use crate::child::{self, Change};
 use crate::exit::{self, Failure};
 use crate::job::{self, Job};
 use crate::keeper::Keeper;
@@ -57,11 +57,11 @@ impl Report {
     }
 
     fn of(change: Change) -> Self {
-        match change {
-            Change::Exited(code) => Self::new(Outcome::ChildExit, code),
-            Change::Killed(signal) => Self::new(Outcome::Signal, exit::signalled(signal)),
-            Change::Stopped(signal) => Self::signalled(signal),
-        }
+        let outcome = match change {
+            Change::Exited(_) => Outcome::ChildExit,
+            Change::Killed(_) | Change::Stopped(_) => Outcome::Signal,
+        };
+        Self::new(outcome, change.code())
     }
 
     fn signalled(signal: Signal) -> Self {
@@ -134,15 +134,15 @@ async fn under_lock(common: &Common, args: &Run, console: Console) -> Result<Rep
             return Err(failure);
         }
     };
-    let held = Held::new(&url, &session, &guard);
+    let environment = Held::new(&url, &session, &guard).environment();
     let job = Job {
         argv: &argv,
-        environment: held.environment(),
+        stuck: Stuck::asked(&args.stuck, &environment),
+        environment,
         on_lost: args.on_lost,
         notice,
         max_hold: args.claim.max_hold,
         max_runtime: None,
-        stuck: Stuck::asked(args, &held),
         console,
     };
     let (mut keeper, ending) = job.run(&session, &guard, &mut signals).await;
@@ -181,7 +181,7 @@ async fn inside(
 ) -> Result<Report, Failure> {
     let outer = [
         (args.claim.max_hold.is_some(), "--max-hold"),
-        (args.stuck_after.is_some(), "--stuck-after"),
+        (args.stuck.stuck_after.is_some(), "--stuck-after"),
     ];
     if let Some((_, option)) = outer.iter().find(|(is_given, _)| *is_given) {
         return Err(Failure::usage(format!(
@@ -201,16 +201,7 @@ async fn inside(
             &environment,
         ));
     }
-    let mut child = Child::start_beside(argv, &environment)?;
-    let change = loop {
-        tokio::select! {
-            change = child.change() => match change {
-                Change::Stopped(_) => {}
-                ended => break ended,
-            },
-            signal = signals.next() => child.signal(signal),
-        }
-    };
+    let change = child::run_beside(argv, &environment, &mut signals).await?;
     Ok(Report {
         token: held.token(),
         ..Report::of(change)

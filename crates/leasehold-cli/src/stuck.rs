@@ -1,32 +1,46 @@
-//! What `run` does when a hold outlives its time: say so, and run a command of
-//! the user's, which the command under the lock does not notice.
+//! What is done when a hold outlives its time: say so, and run a command of the
+//! user's, which the command under the lock does not notice.
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use clap::Args;
 use leasehold::Guard;
 use serde_json::json;
 
-use crate::args::Run;
+use crate::args;
 use crate::child::Environment;
-use crate::nested::{HELD, Held};
+use crate::nested::HELD;
 use crate::print::{self, Console, millis};
+
+#[derive(Debug, Args)]
+pub(crate) struct StuckArgs {
+    /// Say so when the lock is held for longer than this, which goes on
+    #[arg(long, value_name = "DUR", value_parser = args::positive)]
+    pub(crate) stuck_after: Option<Duration>,
+    /// Run this with `sh -c` then, once, with the LEASEHOLD_ variables of a command
+    #[arg(long, value_name = "STRING", requires = "stuck_after")]
+    on_stuck: Option<OsString>,
+}
 
 /// When a hold has outlived its time, and what to run then.
 pub(crate) struct Stuck {
-    pub(crate) after: Duration,
+    after: Duration,
     hook: Option<OsString>,
     environment: Environment,
 }
 
 impl Stuck {
-    pub(crate) fn asked(args: &Run, held: &Held) -> Option<Self> {
-        let mut environment = held.environment();
+    /// If it is asked for; with what a command under the lock finds in its
+    /// environment.
+    pub(crate) fn asked(args: &StuckArgs, environment: &Environment) -> Option<Self> {
+        let after = args.stuck_after?;
+        let mut environment = environment.clone();
         // It looks at the lock from outside, and does not re-enter it.
         environment.retain(|(key, _)| *key != HELD);
         Some(Self {
-            after: args.stuck_after?,
+            after,
             hook: args.on_stuck.clone(),
             environment,
         })
@@ -47,9 +61,19 @@ impl Stuck {
         // Standard output is the command's.
         command.stdin(Stdio::null()).stdout(std::io::stderr());
         match command.spawn() {
-            // Nobody waits for it: it may take its time, and outlive us.
-            Ok(child) => drop(child),
+            // It may take its time, and outlive us; a thread sees it off, or it would
+            // be a zombie for as long as we live.
+            Ok(mut child) => drop(std::thread::Builder::new().spawn(move || child.wait())),
             Err(error) => print::complain(&format!("run --on-stuck: {error}")),
         }
     }
+}
+
+/// Waits until the hold has outlived its time; for ever if it has none.
+pub(crate) async fn overstayed<'a>(stuck: Option<&'a Stuck>, guard: &Guard) -> &'a Stuck {
+    let Some(stuck) = stuck else {
+        return std::future::pending().await;
+    };
+    tokio::time::sleep(stuck.after.saturating_sub(guard.held())).await;
+    stuck
 }

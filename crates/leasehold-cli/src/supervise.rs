@@ -10,7 +10,7 @@ use crate::args::OnLost;
 use crate::child::{Change, Child};
 use crate::print::{self, Console};
 use crate::signals::Signals;
-use crate::stuck::Stuck;
+use crate::stuck::{self, Stuck};
 use crate::terminal::{self, Terminal};
 
 /// A command that runs under a lock.
@@ -105,10 +105,9 @@ impl Supervision<'_> {
                         self.child.signal(signal);
                     }
                 },
-                () = overstayed(stuck, self.guard), if stuck.is_some() => {
-                    if let Some(stuck) = stuck.take() {
-                        stuck.tell(self.guard, self.console);
-                    }
+                overstayed = stuck::overstayed(stuck, self.guard) => {
+                    overstayed.tell(self.guard, self.console);
+                    stuck = None;
                 }
                 () = &mut time_is_up, if !matches!(overtime, Overtime::Killed) => {
                     overtime = self.stop(&overtime);
@@ -246,12 +245,6 @@ impl Supervision<'_> {
         }
         self.child.signal(Signal::SIGCONT);
     }
-}
-
-/// Waits until the hold has outlived its time.
-async fn overstayed(stuck: Option<&Stuck>, guard: &Guard) {
-    let after = stuck.map_or(Duration::MAX, |stuck| stuck.after);
-    tokio::time::sleep(after.saturating_sub(guard.held())).await;
 }
 
 fn asks_to_end(signal: Signal) -> bool {

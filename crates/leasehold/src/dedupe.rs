@@ -51,9 +51,9 @@ pub struct Dedupe {
 
 /// What became of asking for a message.
 #[derive(Debug)]
-pub enum Begun {
+pub enum Begun<W = Work> {
     /// It is ours to do.
-    Started(Work),
+    Started(W),
     /// Somebody else is at it.
     InProgress {
         /// When to ask again: by then it is done or, if its worker has died, free,
@@ -67,6 +67,17 @@ pub enum Begun {
         /// How often it was begun.
         attempts: u32,
     },
+}
+
+impl<W> Begun<W> {
+    pub(crate) fn map<T>(self, change: impl FnOnce(W) -> T) -> Begun<T> {
+        match self {
+            Self::Started(work) => Begun::Started(change(work)),
+            Self::InProgress { retry_after } => Begun::InProgress { retry_after },
+            Self::Done(result) => Begun::Done(result),
+            Self::GivenUp { attempts } => Begun::GivenUp { attempts },
+        }
+    }
 }
 
 impl Session {

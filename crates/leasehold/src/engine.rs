@@ -304,7 +304,9 @@ pub struct Reading {
     pub time: Option<Duration>,
 }
 
-/// Names a time without writers. Good for comparing only, and within one session.
+/// Names a time without writers. Good for comparing only, and within one session,
+/// unless the engine promises words (`stamp_word`): then it is letters, digits,
+/// dashes and spaces, and as good in any other session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark(pub String);
 

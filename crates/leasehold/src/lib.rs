@@ -104,7 +104,7 @@ pub use reentrant::Reentrant;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
 pub use session::{Session, connect, open_default};
-pub use stamp::Stamp;
+pub use stamp::{ParseStampError, Stamp, StampWord};
 pub use stuck::Stuck;
 pub use tally::MOST_MEMBERS;
 #[doc(hidden)]

@@ -186,6 +186,7 @@ impl Engine for Memory {
             memo: true,
             retention: true,
             stamp: true,
+            stamp_word: true,
             ..Promises::least(Reach::Process)
         }
     }

@@ -31,10 +31,10 @@ pub struct Once {
 
 /// What became of asking for a slot.
 #[derive(Debug)]
-pub enum Begun {
+pub enum Begun<R = Run> {
     /// It is ours to run. Ask again when it is complete: there may be more, if
     /// missed ones are made up.
-    Started(Run),
+    Started(R),
     /// Somebody else runs a slot right now.
     Elsewhere,
     /// This slot was run, or given up.
@@ -57,6 +57,18 @@ pub enum Begun {
         /// The latest that is allowed.
         latest: u64,
     },
+}
+
+impl<R> Begun<R> {
+    pub(crate) fn map<T>(self, change: impl FnOnce(R) -> T) -> Begun<T> {
+        match self {
+            Self::Started(run) => Begun::Started(change(run)),
+            Self::Elsewhere => Begun::Elsewhere,
+            Self::Done { slot } => Begun::Done { slot },
+            Self::Old { slot, last } => Begun::Old { slot, last },
+            Self::TooFarAhead { slot, latest } => Begun::TooFarAhead { slot, latest },
+        }
+    }
 }
 
 impl Session {

@@ -30,6 +30,8 @@ pub struct Promises {
     pub retention: bool,
     /// A reader without a lock can tell whether a writer came meanwhile.
     pub stamp: bool,
+    /// What it goes by can be told to another session, as one word.
+    pub stamp_word: bool,
 }
 
 impl Promises {
@@ -47,6 +49,7 @@ impl Promises {
             memo: false,
             retention: false,
             stamp: false,
+            stamp_word: false,
         }
     }
 }

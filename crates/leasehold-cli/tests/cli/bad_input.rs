@@ -4,10 +4,7 @@
 use crate::world::{Done, World, bare};
 
 fn refused(world: &World, arguments: &[&str], code: i32, says: &str) {
-    let done = world.run(arguments);
-    assert_eq!(done.code, code, "{arguments:?}: {done:?}");
-    assert!(done.complaint().contains(says), "{arguments:?}: {done:?}");
-    assert!(done.stdout.is_empty(), "{done:?}");
+    world.refuses(arguments, code, says);
 }
 
 #[test]

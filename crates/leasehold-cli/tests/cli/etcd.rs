@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::etcd_server::{Etcd, Version, must_skip};
 use crate::world::{Done, Running, World, bare, until};
 
-fn etcd(members: usize) -> Option<(TempDir, Etcd)> {
+pub(crate) fn etcd(members: usize) -> Option<(TempDir, Etcd)> {
     if must_skip(Version::System.lacks()) {
         return None;
     }

@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bad_input;
+mod barrier;
 mod bench;
 mod child;
+mod clocks;
 mod codes;
 mod disk;
 mod elect;
@@ -17,6 +19,7 @@ mod etcd_server;
 mod fence;
 mod gate;
 mod hold;
+mod latch;
 mod look;
 mod loss;
 mod message;
@@ -45,6 +48,7 @@ mod redlock_input;
 #[cfg(feature = "redis")]
 mod redlock_nodes;
 mod run;
+mod stamp;
 mod stuck;
 mod terminal;
 mod world;

@@ -4,15 +4,10 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use crate::world::{World, until};
+use crate::world::{Done, World, until};
 
 fn once<'a>(key: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["once", "--key", key], more].concat()
-}
-
-fn lines(world: &World, file: &str) -> Vec<String> {
-    let text = fs::read_to_string(world.path(file)).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -53,7 +48,7 @@ fn a_command_that_fails_is_run_again_until_it_is_given_up() {
     assert_eq!(ask("2").code, 65);
     assert_eq!(ask("3").code, 0);
     assert_eq!(ask("2").code, 0);
-    assert_eq!(lines(&world, "begun"), ["1", "2", "3"]);
+    assert_eq!(world.lines("begun"), ["1", "2", "3"]);
 }
 
 #[test]
@@ -71,7 +66,7 @@ fn while_it_runs_others_are_sent_away_and_after_a_crash_they_are_not() {
         assert!(matches!(done.code, 0 | 75), "{done:?}");
         (done.code == 0).then_some(())
     });
-    assert_eq!(lines(&world, "begun"), ["1", "2"]);
+    assert_eq!(world.lines("begun"), ["1", "2"]);
     assert!(world.memo("dedupe/k").ends_with("2 done\n"));
 }
 
@@ -100,6 +95,40 @@ fn a_command_that_is_not_there_is_no_attempt() {
     assert_ne!(world.run(&missing).code, 0);
     let once_more = once("k", &[&most[..], &["echo", "x"]].concat());
     assert_eq!(world.run(&once_more).stdout, "x\n");
+}
+
+/// The system refuses arguments and variables beyond a size. A leasehold with as many
+/// as are allowed has a command with too many: it adds some of its own.
+#[test]
+fn a_command_that_cannot_be_started_is_no_attempt() {
+    const PIECE: usize = 100_000;
+    let world = World::new();
+    // They are in the added variables too, so that those are longer than our name.
+    let [key, other] = ["k", "o"].map(|letter| letter.repeat(400));
+    let ask = |key: &str, size: usize| {
+        let most = ["--max-attempts", "1", "--", "echo", "x"];
+        let mut command = world.leasehold(once(key, &most));
+        for (number, begin) in (0..size).step_by(PIECE).enumerate() {
+            let piece = "x".repeat(PIECE.min(size - begin));
+            command.env(format!("FILLER_{number:03}"), piece);
+        }
+        command.output()
+    };
+    let (mut allowed, mut refused) = (0, 16 << 20);
+    while refused - allowed > 8 {
+        let middle = usize::midpoint(allowed, refused);
+        match ask(&other, middle) {
+            Ok(_) => allowed = middle,
+            Err(error) if error.raw_os_error() == Some(nix::libc::E2BIG) => refused = middle,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let done = Done::from(ask(&key, allowed).unwrap());
+    assert_eq!((done.code, &*done.stdout), (71, ""), "{done:?}");
+    assert!(done.complaint().contains("start the command"), "{done:?}");
+    assert_eq!(world.memo(&format!("dedupe/{key}")), "");
+    let done = Done::from(ask(&key, 0).unwrap());
+    assert_eq!((done.code, &*done.stdout), (0, "x\n"), "{done:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::mysql_server::{Mysql, lacks_mysql, must_skip};
 use crate::world::{Done, Running, World, bare, until};
 
-fn mysql(settings: &[&str]) -> Option<(TempDir, Mysql)> {
+pub(crate) fn mysql(settings: &[&str]) -> Option<(TempDir, Mysql)> {
     if must_skip(lacks_mysql()) {
         return None;
     }

@@ -1,7 +1,6 @@
 //! `leasehold once`: every slot once, whoever asks and whoever dies.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -27,11 +26,6 @@ exit 0";
 fn slots() -> u64 {
     let asked = std::env::var("LEASEHOLD_TEST_SLOTS").ok();
     asked.map_or(25, |slots| slots.parse().unwrap())
-}
-
-fn lines(world: &World, file: &str) -> Vec<String> {
-    let text = fs::read_to_string(world.path(file)).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
 }
 
 fn counts(lines: Vec<String>) -> BTreeMap<u64, usize> {
@@ -100,10 +94,10 @@ fn ten_processes_run_every_slot_exactly_once() {
     let slots = slots();
     let world = World::new();
     ten_workers(&world, slots, "retry", WORK);
-    let effects = counts(lines(&world, "effects"));
+    let effects = counts(world.lines("effects"));
     let expected: BTreeMap<_, _> = (1..=slots).map(|slot| (slot, 1)).collect();
     assert_eq!(effects, expected);
-    assert_eq!(lines(&world, "begun").len() as u64, slots);
+    assert_eq!(world.lines("begun").len() as u64, slots);
 }
 
 #[test]
@@ -111,10 +105,10 @@ fn ten_processes_that_are_killed_run_every_slot_and_each_attempt_once() {
     let slots = slots();
     let world = World::new();
     ten_workers(&world, slots, "retry", DEADLY_WORK);
-    let effects = counts(lines(&world, "effects"));
+    let effects = counts(world.lines("effects"));
     let run: Vec<_> = effects.keys().copied().collect();
     assert_eq!(run, (1..=slots).collect::<Vec<_>>());
-    let begun = lines(&world, "begun");
+    let begun = world.lines("begun");
     let mut different = begun.clone();
     different.sort_unstable();
     different.dedup();
@@ -134,10 +128,10 @@ fn ten_processes_that_are_killed_never_run_a_slot_twice_if_they_give_up() {
     let world = World::new();
     ten_workers(&world, slots, "give-up", DEADLY_WORK);
     let first = |line: String| line.split_once(' ').unwrap().0.to_owned();
-    let begun = lines(&world, "begun").into_iter().map(first).collect();
+    let begun = world.lines("begun").into_iter().map(first).collect();
     let twice = counts(begun).into_iter().find(|(_, count)| *count > 1);
     assert_eq!(twice, None);
-    let effects = counts(lines(&world, "effects"));
+    let effects = counts(world.lines("effects"));
     assert!(effects.values().all(|count| *count == 1), "{effects:?}");
     assert!(!effects.is_empty());
 }
@@ -150,21 +144,14 @@ fn clocks_that_differ_run_every_slot_once() {
     let Some(server) = crate::redis_server::Server::start() else {
         return;
     };
-    let Some(library) = faketime() else {
-        let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some();
-        assert!(!must_run, "the package libfaketime is not installed");
-        eprintln!("skipped: the package libfaketime is not installed");
+    let Some(clocks) = crate::clocks::Clocks::find() else {
         return;
     };
     let world = server.world();
     let ask = |offset: &str| {
         let mut command =
             world.leasehold(["once", "job", "--per", "1s", "--missed", "all", "-c", WORK]);
-        command
-            .env("LD_PRELOAD", &library)
-            .env("FAKETIME", offset)
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        crate::world::Done::of(&mut command)
+        crate::world::Done::of(clocks.set(&mut command, offset))
     };
     // An honest one comes first, else a late one would begin the count.
     let first = ask("+0s");
@@ -174,7 +161,7 @@ fn clocks_that_differ_run_every_slot_once() {
         let (ask, world, late, ahead) = (&ask, &world, &late, &ahead);
         for offset in ["+0s", "+0.4s", "-0.4s", "+0.9s", "-0.9s", "+1h", "-1h"] {
             scope.spawn(move || {
-                while counts(lines(world, "effects")).len() < 8 {
+                while counts(world.lines("effects")).len() < 8 {
                     let done = ask(offset);
                     match (done.code, offset) {
                         (0 | 75, "+0s" | "+0.4s" | "-0.4s" | "+0.9s" | "-0.9s") => {}
@@ -188,20 +175,12 @@ fn clocks_that_differ_run_every_slot_once() {
             });
         }
     });
-    let effects = counts(lines(&world, "effects"));
+    let effects = counts(world.lines("effects"));
     assert!(effects.values().all(|count| *count == 1), "{effects:?}");
     let slots: Vec<_> = effects.keys().copied().collect();
     let whole: Vec<_> = (slots[0]..slots[0] + slots.len() as u64).collect();
     assert_eq!(slots, whole);
     assert!(late.into_inner() > 0 && ahead.into_inner() > 0);
-}
-
-#[cfg(feature = "redis")]
-fn faketime() -> Option<std::path::PathBuf> {
-    let folders = fs::read_dir("/usr/lib").ok()?.flatten();
-    folders
-        .map(|folder| folder.path().join("faketime/libfaketime.so.1"))
-        .find(|library| library.exists())
 }
 
 #[test]
@@ -259,7 +238,7 @@ fn what_a_command_that_runs_for_too_long_leaves_behind_is_stopped_too() {
     let done = world.run(&arguments);
     assert_eq!(done.code, 128 + 15, "{done:?}");
     assert!(world.memo("job").ends_with("1 1 done\n"));
-    let pid = lines(&world, "deaf")[0].parse().unwrap();
+    let pid = world.lines("deaf")[0].parse().unwrap();
     until_dead(Pid::from_raw(pid));
 }
 

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::postgres_server::{Postgres, lacks_postgres, must_skip};
 use crate::world::{Done, Running, World, bare, until};
 
-fn postgres(settings: &[&str]) -> Option<(TempDir, Postgres)> {
+pub(crate) fn postgres(settings: &[&str]) -> Option<(TempDir, Postgres)> {
     if must_skip(lacks_postgres()) {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Locks that do not come free: who waits in a circle, and who holds for long.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -128,33 +128,55 @@ fn ls_tells_who_holds_for_long() {
     assert!(table.lines().any(|row| row.starts_with("x ")), "{table}");
 }
 
+/// Says what it finds in its environment.
+const HOOK: &str =
+    r#"echo "$LEASEHOLD_NAME $LEASEHOLD_TOKEN $LEASEHOLD_HELD_MS $LEASEHOLD_HELD" >> told"#;
+
+/// What the hook said: the lock's name and token.
+fn told(world: &World) -> (String, String) {
+    let told = world.line("told");
+    let [name, token, held] = told.split_whitespace().collect::<Vec<_>>()[..] else {
+        panic!("{told}");
+    };
+    assert!(held.parse::<u64>().unwrap() >= 100, "{told}");
+    (name.to_owned(), token.to_owned())
+}
+
 #[test]
 fn a_hold_that_outlives_its_time_is_told_and_goes_on() {
-    let world = World::new();
-    let hook =
-        r#"echo "$LEASEHOLD_NAME $LEASEHOLD_TOKEN $LEASEHOLD_HELD_MS $LEASEHOLD_HELD" >> told"#;
     let job = "until test -s told; do sleep 0.02; done; echo $LEASEHOLD_TOKEN";
-    let done = world.run(&[
-        "run",
-        "--stuck-after",
-        "100ms",
-        "--on-stuck",
-        hook,
-        "x",
-        "-c",
-        job,
-    ]);
+    for (command, name) in [
+        (&["run", "x"][..], "x"),
+        (&["elect", "x"], "x"),
+        (&["once", "x", "--slot", "1"], "x"),
+        (&["once", "--key", "k"], "dedupe/k"),
+    ] {
+        let world = World::new();
+        let stuck = ["--stuck-after", "100ms", "--on-stuck", HOOK, "-c", job];
+        let done = world.run(&[command, &stuck].concat());
+        assert_eq!(done.code, 0, "{command:?}: {done:?}");
+        let says = format!("{name} has been held for ");
+        assert!(done.complaint().contains(&says), "{command:?}: {done:?}");
+        assert_eq!(told(&world), (name.into(), done.stdout.trim().into()));
+    }
+}
+
+#[test]
+fn a_hold_for_a_script_that_outlives_its_time_is_told_and_goes_on() {
+    let world = World::new();
+    let mut hold = world.leasehold(["hold", "x", "--stuck-after", "100ms", "--on-stuck", HOOK]);
+    let mut hold = Running::of(hold.stdin(Stdio::piped()));
+    let (name, token) = told(&world);
+    let holder = world.show("x")["holders"][0]["token"].to_string();
+    assert_eq!((name.as_str(), token), ("x", holder));
+    drop(hold.child().stdin.take());
+    let done = hold.done();
     assert_eq!(done.code, 0, "{done:?}");
     assert!(
         done.complaint().contains("x has been held for "),
         "{done:?}"
     );
-    let told = world.line("told");
-    let [name, token, held] = told.split_whitespace().collect::<Vec<_>>()[..] else {
-        panic!("{told}");
-    };
-    assert_eq!((name, token), ("x", done.stdout.trim()));
-    assert!(held.parse::<u64>().unwrap() >= 100, "{told}");
+    assert_eq!(world.lines("told").len(), 1);
 }
 
 #[test]
@@ -185,12 +207,13 @@ fn a_hold_that_is_told_without_a_command_is_an_event_too() {
 #[test]
 fn a_hook_needs_a_time_and_a_time_is_more_than_nothing() {
     let world = World::new();
-    let done = world.run(&["run", "--on-stuck", "true", "x", "true"]);
-    assert_eq!(done.code, 64, "{done:?}");
-    assert!(done.complaint().contains("--stuck-after"), "{done:?}");
-    let done = world.run(&["run", "--stuck-after", "0s", "x", "true"]);
-    assert_eq!(done.code, 64, "{done:?}");
-    assert!(done.complaint().contains("more than zero"), "{done:?}");
+    for command in ["run", "elect", "once", "hold"] {
+        let hook = [command, "--on-stuck", "true", "x"];
+        let done = world.run(&hook);
+        assert_eq!(done.code, 64, "{done:?}");
+        assert!(done.complaint().contains("--stuck-after"), "{done:?}");
+        world.refuses(&[command, "--stuck-after", "0s", "x"], 64, "more than zero");
+    }
     let inner = ["run", "x", SELF, "run", "--stuck-after", "1s", "x", "true"];
     let done = world.run(&inner);
     assert_eq!(done.code, 64, "{done:?}");

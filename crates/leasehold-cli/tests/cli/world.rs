@@ -63,6 +63,20 @@ impl World {
         Running::of(&mut self.leasehold(arguments))
     }
 
+    /// The lines of a file; none if it is not there.
+    pub(crate) fn lines(&self, file: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(file)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Runs what has to be refused with one line that says this.
+    pub(crate) fn refuses(&self, arguments: &[&str], code: i32, says: &str) {
+        let done = self.run(arguments);
+        assert_eq!(done.code, code, "{arguments:?}: {done:?}");
+        assert!(done.complaint().contains(says), "{arguments:?}: {done:?}");
+        assert!(done.stdout.is_empty(), "{done:?}");
+    }
+
     /// Waits for the file to have a whole line, and returns it.
     pub(crate) fn line(&self, file: &str) -> String {
         let path = self.path(file);

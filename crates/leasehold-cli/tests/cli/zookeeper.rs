@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::world::{Done, Running, World, bare, until};
 use crate::zookeeper_server::{Zookeeper, lacks_zookeeper, must_skip};
 
-fn zookeeper(servers: usize) -> Option<(TempDir, Zookeeper)> {
+pub(crate) fn zookeeper(servers: usize) -> Option<(TempDir, Zookeeper)> {
     if must_skip(lacks_zookeeper()) {
         return None;
     }

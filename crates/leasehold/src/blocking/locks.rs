@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::owner::Owner;
 use crate::stuck::Stuck;
 
-/// A lock of the async API, blocked on.
+/// Something of the async API, blocked on.
 #[derive(Debug, Clone)]
 pub struct Blocking<T> {
     pub(super) lock: T,
@@ -27,6 +27,14 @@ pub type Reentrant = Blocking<crate::Reentrant>;
 pub type LockAll = Blocking<crate::LockAll>;
 
 impl<T> Blocking<T> {
+    /// Something that came of it.
+    pub(super) fn beside<U>(&self, lock: U) -> Blocking<U> {
+        Blocking {
+            lock,
+            engine_room: self.engine_room.clone(),
+        }
+    }
+
     fn guard(&self, work: impl Future<Output = Result<crate::Guard>>) -> Result<Guard> {
         let guard = self.engine_room.run(work)??;
         Ok(Guard {

@@ -11,8 +11,11 @@
 //! Every session has a thread of its own on which its lease is kept alive. Do
 //! not call this from async code; that is refused with an error.
 
+pub mod dedupe;
+pub mod election;
 mod guard;
 mod locks;
+pub mod once;
 mod recipes;
 
 use std::sync::Arc;
@@ -135,16 +138,6 @@ impl Session {
     /// Several mutexes, all or none.
     pub fn lock_all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> LockAll {
         self.with(self.session.lock_all(names))
-    }
-
-    /// A latch that opens when so many parts are counted.
-    pub fn latch(&self, name: impl AsRef<str>, total: u32) -> Latch {
-        self.with(self.session.latch(name, total))
-    }
-
-    /// A double barrier for so many members.
-    pub fn barrier(&self, name: impl AsRef<str>, total: u32) -> Barrier {
-        self.with(self.session.barrier(name, total))
     }
 
     /// What the store guarantees.

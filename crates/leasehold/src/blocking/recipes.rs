@@ -2,18 +2,65 @@
 
 use std::time::Duration;
 
-use super::EngineRoom;
+use super::Session;
 use super::locks::{Blocking, RwLock};
 use crate::error::Result;
-use crate::stamp::Stamp;
+use crate::fence::{Fence, Token};
+use crate::guard::Lost;
+use crate::stamp::{Stamp, StampWord};
 
 /// See [`crate::Latch`].
 pub type Latch = Blocking<crate::Latch>;
 /// See [`crate::Barrier`].
 pub type Barrier = Blocking<crate::Barrier>;
+/// See [`crate::Entered`].
+pub type Entered = Blocking<crate::Entered>;
+
+impl Session {
+    /// A latch that opens when so many parts are counted.
+    ///
+    /// ```
+    /// let session = leasehold::blocking::connect("memory:")?;
+    /// let loaded = session.latch("shop/loaded", 2);
+    /// assert_eq!(loaded.count_down_as("prices")?, 1);
+    /// assert_eq!(loaded.count_down_as("stock")?, 0);
+    /// loaded.wait()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn latch(&self, name: impl AsRef<str>, total: u32) -> Latch {
+        self.with(self.session.latch(name, total))
+    }
+
+    /// A double barrier for so many members.
+    ///
+    /// ```
+    /// let session = leasehold::blocking::connect("memory:")?;
+    /// let barrier = session.barrier("load/test", 2);
+    /// std::thread::scope(|scope| {
+    ///     let meet = || barrier.enter()?.leave(); // both are here; both are done
+    ///     let other = scope.spawn(meet);
+    ///     meet()?;
+    ///     other.join().expect("it does not panic")
+    /// })?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn barrier(&self, name: impl AsRef<str>, total: u32) -> Barrier {
+        self.with(self.session.barrier(name, total))
+    }
+}
 
 impl RwLock {
     /// Begins to read without the lock.
+    ///
+    /// ```
+    /// let session = leasehold::blocking::connect("memory:")?;
+    /// let prices = session.rwlock("shop/prices");
+    /// let stamp = prices.stamp()?;
+    /// assert!(prices.validate(&stamp)?);
+    /// prices.write()?.release()?;
+    /// assert!(!prices.validate(&stamp)?);
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`crate::RwLock::stamp`].
@@ -27,6 +74,14 @@ impl RwLock {
     /// As for [`crate::RwLock::validate`].
     pub fn validate(&self, stamp: &Stamp) -> Result<bool> {
         self.engine_room.run(self.lock.validate(stamp))?
+    }
+
+    /// The same for a stamp of another session, as one word.
+    ///
+    /// # Errors
+    /// As for [`crate::RwLock::validate_word`].
+    pub fn validate_word(&self, word: &StampWord) -> Result<bool> {
+        self.engine_room.run(self.lock.validate_word(word))?
     }
 }
 
@@ -87,7 +142,7 @@ impl Barrier {
     /// As for [`crate::Barrier::enter`].
     pub fn enter(&self) -> Result<Entered> {
         let entered = self.engine_room.run(self.lock.enter())??;
-        Ok(self.entered(entered))
+        Ok(self.beside(entered))
     }
 
     /// Waits for at most this long.
@@ -96,39 +151,56 @@ impl Barrier {
     /// As for [`crate::Barrier::enter_within`].
     pub fn enter_within(&self, longest: Duration) -> Result<Entered> {
         let entered = self.engine_room.run(self.lock.enter_within(longest))??;
-        Ok(self.entered(entered))
+        Ok(self.beside(entered))
     }
-
-    fn entered(&self, entered: crate::Entered) -> Entered {
-        Entered {
-            entered,
-            engine_room: self.engine_room.clone(),
-        }
-    }
-}
-
-/// See [`crate::Entered`].
-#[must_use = "whoever drops it has left"]
-#[derive(Debug)]
-pub struct Entered {
-    entered: crate::Entered,
-    engine_room: EngineRoom,
 }
 
 impl Entered {
-    /// Whether our permit still counts, without I/O.
-    ///
-    /// # Errors
-    /// The loss.
-    pub fn check(&self) -> Result<()> {
-        self.entered.guard().check()
-    }
-
     /// Leaves, and waits until all the others have left.
     ///
     /// # Errors
     /// As for [`crate::Entered::leave`].
     pub fn leave(self) -> Result<()> {
-        self.engine_room.run(self.entered.leave())?
+        self.engine_room.run(self.lock.leave())?
+    }
+}
+
+/// Something with a hold behind it.
+pub trait Holding {
+    #[doc(hidden)]
+    fn hold(&self) -> &crate::Guard;
+}
+
+impl Holding for crate::Entered {
+    fn hold(&self) -> &crate::Guard {
+        self.guard()
+    }
+}
+
+impl<T: Holding> Blocking<T> {
+    /// The fencing token.
+    pub fn token(&self) -> Token {
+        self.lock.hold().token()
+    }
+
+    /// What to show to the resource that this protects.
+    pub fn fence(&self) -> Fence {
+        self.lock.hold().fence()
+    }
+
+    /// Whether it is still ours, without I/O.
+    ///
+    /// # Errors
+    /// As for [`crate::Guard::check`].
+    pub fn check(&self) -> Result<()> {
+        self.lock.hold().check()
+    }
+
+    /// Waits until it is lost and says why.
+    ///
+    /// # Errors
+    /// `Usage` if called from async code.
+    pub fn lost(&self) -> Result<Lost> {
+        self.engine_room.run(self.lock.hold().lost())
     }
 }

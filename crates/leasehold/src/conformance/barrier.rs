@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::bench::{Bench, soon, until};
+use super::bench::{Bench, soon, until, when_over};
 use super::{Case, memo, peers, semaphore};
 use crate::barrier::{Barrier, Entered};
 use crate::error::{ErrorKind, Result as Outcome};
@@ -191,7 +191,7 @@ async fn who_dies_before_all_are_here_does_not_count(bench: Bench) {
     peer.tell(&format!("enter 2 {name}"));
     bench.queue_of(&name, 1).await;
     peer.kill();
-    bench.queue_of(&name, 0).await;
+    when_over(SHORT, bench.queue_of(&name, 0)).await;
     let mut one = entering(&bench, &name, 2).await;
     bench.queue_of(&name, 1).await;
     waits_on(&mut one).await;
@@ -206,7 +206,7 @@ async fn who_dies_inside_holds_nobody_up_for_longer_than_its_ttl(bench: Bench) {
     let one = entered(entering(&bench, &name, 2).await).await;
     assert_eq!(peer.answer().await, "entered");
     peer.kill();
-    soon("its ttl is over", one.leave()).await.unwrap();
+    when_over(SHORT, one.leave()).await.unwrap();
 }
 
 async fn who_is_stopped_inside_holds_nobody_up_for_long(bench: Bench) {
@@ -216,7 +216,7 @@ async fn who_is_stopped_inside_holds_nobody_up_for_long(bench: Bench) {
     let one = entered(entering(&bench, &name, 2).await).await;
     assert_eq!(peer.answer().await, "entered");
     peer.stop();
-    soon("its ttl is over", one.leave()).await.unwrap();
+    when_over(SHORT, one.leave()).await.unwrap();
     peer.resume();
     let answer = peer.ask("leave").await;
     assert!(answer.starts_with("error: "), "it was not in: {answer}");
@@ -235,7 +235,8 @@ async fn who_dies_while_opening_is_in_the_way_for_its_ttl_at_most(bench: Bench) 
     waits_on(&mut one).await;
     waits_on(&mut other).await;
     peer.kill();
-    let (one, other) = (entered(one).await, entered(other).await);
+    let (one, other) = when_over(SHORT, async { tokio::join!(one, other) }).await;
+    let (one, other) = (one.unwrap().unwrap(), other.unwrap().unwrap());
     let leaving = tokio::spawn(one.leave());
     other.leave().await.unwrap();
     soon("all have left", leaving).await.unwrap().unwrap();

@@ -19,6 +19,9 @@ use crate::session::{Session, connect};
 /// loaded; a case that fails waits this long, one that passes does not.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How much longer than a ttl something may take that waits for its end.
+const ALLOWANCE: Duration = Duration::from_secs(20);
+
 /// Makes an engine of your own from the text that names the store.
 pub type MakeEngine = fn(String) -> Making;
 
@@ -176,6 +179,17 @@ pub(super) async fn soon<T>(what: &str, answer: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, answer).await {
         Ok(answer) => answer,
         Err(_) => panic!("{what}: not after {PATIENCE:?}"),
+    }
+}
+
+/// The answer, which is bound to come once a lease of this ttl is over that nobody
+/// renews from now on. A loaded machine may take some time more, but nothing that
+/// waits for another lease, or for good, does.
+pub(super) async fn when_over<T>(ttl: Duration, answer: impl Future<Output = T>) -> T {
+    let longest = ttl + ALLOWANCE;
+    match tokio::time::timeout(longest, answer).await {
+        Ok(answer) => answer,
+        Err(_) => panic!("in the way for longer than its ttl of {ttl:?}: {longest:?}"),
     }
 }
 

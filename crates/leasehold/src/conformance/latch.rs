@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, soon};
+use super::bench::{Bench, soon, when_over};
 use super::memo::no_memo;
 use super::wire::{Call, Fault};
 use super::{Case, memo, peers};
@@ -163,7 +163,7 @@ async fn who_dies_while_counting_is_in_the_way_for_its_ttl_at_most(bench: Bench)
     // As far as one gets who counts: it has the lock and has written nothing.
     peer.granted(&format!("lock {name}")).await;
     peer.kill();
-    let left = soon("its ttl is over", latch.count_down()).await;
+    let left = when_over(SHORT, latch.count_down()).await;
     assert_eq!(left.unwrap(), 0);
     latch.wait().await.unwrap();
 }
@@ -184,7 +184,7 @@ async fn who_is_stopped_while_counting_counts_nothing_later(bench: Bench) {
     let mut peer = bench.peer(SHORT).await;
     peer.granted(&format!("lock {name}")).await;
     peer.stop();
-    let left = soon("its ttl is over", latch.count_down()).await;
+    let left = when_over(SHORT, latch.count_down()).await;
     assert_eq!(left.unwrap(), 2);
     peer.resume();
     assert_ne!(peer.ask("check").await, "held");

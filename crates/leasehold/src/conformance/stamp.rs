@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::bench::{Bench, soon, until};
+use super::bench::{Bench, soon, until, when_over};
 use super::wire::{Call, Fault};
 use super::{Case, peers, promised};
 use crate::error::ErrorKind;
@@ -34,6 +34,8 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         Case::new(&[7], stamps, a_lost_or_repeated_answer_says_nothing_wrong),
         Case::new(&[], stamps, the_stamp_of_another_lock_or_session_is_refused),
+        Case::new(&[], words, a_word_is_as_good_in_another_session),
+        Case::new(&[26], no_words, a_store_without_words_says_so),
         Case::new(&[26], no_stamps, a_store_that_cannot_tell_says_so),
     ]
 }
@@ -44,6 +46,15 @@ fn stamps(promises: &Promises) -> Result<(), &'static str> {
 
 fn stamps_and_peers(promises: &Promises) -> Result<(), &'static str> {
     stamps(promises).and(peers(promises))
+}
+
+fn words(promises: &Promises) -> Result<(), &'static str> {
+    promised(promises.stamp_word, "has stamps for one session only")
+}
+
+fn no_words(promises: &Promises) -> Result<(), &'static str> {
+    let is_meant = promises.stamp && !promises.stamp_word;
+    promised(is_meant, "has no stamps, or such for any session")
 }
 
 fn no_stamps(promises: &Promises) -> Result<(), &'static str> {
@@ -240,7 +251,7 @@ async fn a_killed_writer_spoils_stamps_for_its_ttl_at_most(bench: Bench) {
     assert!(!lock.validate(&before).await.unwrap());
     peer.kill();
     // Whoever cannot read without the lock takes it, and finds the dead.
-    let read = soon("the dead let go", lock.read()).await.unwrap();
+    let read = when_over(ttl, lock.read()).await.unwrap();
     read.release().await.unwrap();
     let after = lock.stamp().await.unwrap();
     assert!(lock.validate(&after).await.unwrap());
@@ -256,7 +267,7 @@ async fn a_stamp_is_spoilt_by_a_process_that_is_then_stopped(bench: Bench) {
     peer.granted(&format!("write {name}")).await;
     peer.stop();
     assert!(!lock.validate(&before).await.unwrap());
-    let read = soon("its lease ends", lock.read()).await.unwrap();
+    let read = when_over(ttl, lock.read()).await.unwrap();
     read.release().await.unwrap();
     let between = lock.stamp().await.unwrap();
     peer.resume();
@@ -318,6 +329,39 @@ async fn the_stamp_of_another_lock_or_session_is_refused(bench: Bench) {
 async fn a_store_that_cannot_tell_says_so(bench: Bench) {
     let (session, name) = (bench.session(TTL).await, bench.name());
     let error = session.rwlock(&name).stamp().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(!error.to_string().contains('\n'), "{error}");
+}
+
+async fn a_word_is_as_good_in_another_session(bench: Bench) {
+    let (a, b, name) = (
+        bench.session(TTL).await,
+        bench.session(TTL).await,
+        bench.name(),
+    );
+    let (ours, theirs) = (a.rwlock(&name), b.rwlock(&name));
+    let word = ours.stamp().await.unwrap().word().unwrap().unwrap();
+    // Whoever made it need not be there any more.
+    a.close().await;
+    let word = word.to_string().parse().unwrap();
+    assert!(theirs.validate_word(&word).await.unwrap());
+    let error = b.rwlock(bench.name()).validate_word(&word).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Usage);
+    let write = theirs.write().await.unwrap();
+    assert!(!theirs.validate_word(&word).await.unwrap());
+    assert_eq!(theirs.stamp().await.unwrap().word().unwrap(), None);
+    write.release().await.unwrap();
+    assert!(!theirs.validate_word(&word).await.unwrap());
+    let c = bench.session(TTL).await;
+    let after = theirs.stamp().await.unwrap().word().unwrap().unwrap();
+    assert!(c.rwlock(&name).validate_word(&after).await.unwrap());
+    assert!(!c.rwlock(&name).validate_word(&word).await.unwrap());
+}
+
+async fn a_store_without_words_says_so(bench: Bench) {
+    let (session, name) = (bench.session(TTL).await, bench.name());
+    let lock = session.rwlock(&name);
+    let error = lock.stamp().await.unwrap().word().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(!error.to_string().contains('\n'), "{error}");
 }

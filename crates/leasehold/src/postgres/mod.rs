@@ -205,6 +205,7 @@ impl Engine for PostgresEngine {
             memo: self.has_memo,
             retention: self.has_memo,
             stamp: self.has_stamps,
+            stamp_word: self.has_stamps,
             ..Promises::least(Reach::Network)
         }
     }

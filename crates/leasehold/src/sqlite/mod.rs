@@ -121,6 +121,7 @@ impl Engine for SqliteEngine {
         promises.memo = true;
         promises.retention = true;
         promises.stamp = true;
+        promises.stamp_word = true;
         promises
     }
 

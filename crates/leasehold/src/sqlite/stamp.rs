@@ -1,6 +1,6 @@
 //! Marks of locks that have had no writer since, in a table of their own beside
-//! the layout. A process that has a stamp does not outlive the boot, so what a
-//! power loss undoes matters to nobody.
+//! the layout. A stamp does not outlive the boot, which it names, so what a power
+//! loss undoes matters to nobody.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -16,7 +16,7 @@ pub(super) fn stamp(
     name: &str,
 ) -> Result<Option<Mark>, Fault> {
     // Mostly it is there, and reading is enough.
-    if let Some(mark) = read(connection, name)? {
+    if let Some(mark) = read(store, connection, name)? {
         return Ok(Some(mark));
     }
     let write = store.begin(connection)?;
@@ -24,12 +24,12 @@ pub(super) fn stamp(
     let fresh = (random_u64() >> 1).cast_signed();
     let mut insert = connection.prepare_cached(include_str!("sql/stamp_write.sql"))?;
     insert.execute((name, fresh))?;
-    let mark = read(connection, name)?;
+    let mark = read(store, connection, name)?;
     store.commit(write)?;
     Ok(mark)
 }
 
-fn read(connection: &Connection, name: &str) -> Result<Option<Mark>, Fault> {
+fn read(store: &Store, connection: &Connection, name: &str) -> Result<Option<Mark>, Fault> {
     let has_table = "select exists (select 1 from sqlite_schema where name = 'stamp')";
     let has_table: bool = connection
         .prepare_cached(has_table)?
@@ -39,5 +39,6 @@ fn read(connection: &Connection, name: &str) -> Result<Option<Mark>, Fault> {
     }
     let mut select = connection.prepare_cached(include_str!("sql/stamp.sql"))?;
     let mark = select.query_row([name], |row| row.get::<_, i64>(0));
-    Ok(mark.optional()?.map(|mark| Mark(mark.to_string())))
+    let named = |mark| Mark(format!("{} {mark}", store.boot));
+    Ok(mark.optional()?.map(named))
 }

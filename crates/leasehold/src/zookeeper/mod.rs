@@ -178,6 +178,7 @@ impl Engine for ZookeeperEngine {
             durable: true,
             memo: true,
             stamp: true,
+            stamp_word: true,
             ..Promises::least(Reach::Network)
         }
     }

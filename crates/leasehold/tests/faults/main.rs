@@ -13,6 +13,8 @@ mod rng;
 mod closing;
 mod late;
 mod loss;
+#[cfg(feature = "conformance")]
+mod recipes;
 mod silence;
 
 use std::sync::Arc;

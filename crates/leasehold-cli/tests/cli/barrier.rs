@@ -1,0 +1,129 @@
+//! `leasehold barrier`: all begin together, and none is done before all are.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use crate::world::{Running, World, until};
+
+const GO: &str = "echo $$ >> begun; until test -e go; do sleep 0.02; done; echo >> ended";
+
+fn member(world: &World, members: &str, command: &str) -> Running {
+    world.start(&["barrier", "x", "--members", members, "-c", command])
+}
+
+fn until_lines(world: &World, file: &str, count: usize) {
+    until(&format!("{count} lines in {file}"), || {
+        (world.lines(file).len() == count).then_some(())
+    });
+}
+
+#[test]
+fn all_begin_together_and_none_is_done_before_all_are() {
+    let world = World::new();
+    let mut fast = member(&world, "3", "echo >> begun; exit 3");
+    let mut other = member(&world, "3", "echo >> begun");
+    world.until_claims("x", 2, 0);
+    assert!(world.lines("begun").is_empty());
+    let slow = member(&world, "3", GO);
+    until_lines(&world, "begun", 3);
+    // The fast ones have left, and wait for the slow one.
+    world.until_claims("x", 1, 0);
+    for running in [&mut fast, &mut other] {
+        assert!(running.child().try_wait().unwrap().is_none());
+    }
+    fs::write(world.path("go"), "").unwrap();
+    let codes = [fast, other, slow].map(|running| running.done().code);
+    assert_eq!(codes, [3, 0, 0]);
+    assert_eq!(world.lines("ended").len(), 1);
+    world.until_claims("x", 0, 0);
+}
+
+#[test]
+fn a_member_that_is_killed_holds_nobody_up() {
+    let world = World::new();
+    let dead = member(&world, "2", GO);
+    let other = member(&world, "2", "true");
+    until_lines(&world, "begun", 1);
+    dead.signal(Signal::SIGKILL);
+    assert_eq!(other.done().code, 0);
+    assert!(world.lines("ended").is_empty());
+}
+
+#[test]
+fn a_member_that_is_told_to_end_waits_for_nobody() {
+    let world = World::new();
+    let told = member(
+        &world,
+        "2",
+        "trap 'echo > told; exit 0' TERM; echo >> begun; sleep 60 & wait",
+    );
+    let _other = member(&world, "2", GO);
+    until_lines(&world, "begun", 2);
+    told.signal(Signal::SIGTERM);
+    assert_eq!(told.done().code, 0);
+    assert_eq!(world.lines("told").len(), 1);
+    world.until_claims("x", 1, 0);
+}
+
+#[test]
+fn a_member_that_does_not_count_any_more_is_stopped() {
+    let world = World::new();
+    let both = [member(&world, "2", GO), member(&world, "2", GO)];
+    until_lines(&world, "begun", 2);
+    assert_eq!(world.run(&["break", "x", "--reason", "because"]).code, 0);
+    for running in both {
+        let done = running.done();
+        assert_eq!(done.code, 76, "{done:?}");
+        assert!(done.complaint().contains("because"), "{done:?}");
+    }
+    assert!(world.lines("ended").is_empty());
+}
+
+#[test]
+fn a_wait_for_others_ends_at_its_time() {
+    let world = World::new();
+    let arguments = [
+        "barrier",
+        "x",
+        "--members",
+        "2",
+        "--timeout",
+        "50ms",
+        "--",
+        "true",
+    ];
+    world.refuses(&arguments, 75, "barrier x: timed out");
+    world.until_claims("x", 0, 0);
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    let world = World::new();
+    let _waiting = member(&world, "2", "true");
+    world.until_claims("x", 1, 0);
+    for (arguments, says) in [
+        (&["barrier", "y", "--members", "2"][..], "COMMAND>"),
+        (&["barrier", "y", "true"], "--members"),
+        (&["barrier", "y", "--members", "0", "true"], "1 to 200"),
+        (&["barrier", "y", "--members", "201", "true"], "1 to 200"),
+        (
+            &["barrier", "", "--members", "2", "true"],
+            "the name is empty",
+        ),
+        (
+            &["barrier", "x", "--members", "3", "true"],
+            "semaphore of 2",
+        ),
+        (
+            &["barrier", "y", "--members", "2", "--timeout", "0s", "true"],
+            "more than zero",
+        ),
+    ] {
+        let done = world.run(arguments);
+        assert_eq!(done.code, 64, "{arguments:?} {done:?}");
+        assert!(done.complaint().contains(says), "{arguments:?} {done:?}");
+    }
+    let missing = ["barrier", "y", "--members", "2", "/nowhere"];
+    world.refuses(&missing, 127, "/nowhere");
+}
