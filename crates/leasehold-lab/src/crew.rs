@@ -2,7 +2,8 @@
 //! and killed.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,15 +13,21 @@ use crate::history::{Event, Line};
 use crate::recorder::Recorder;
 use crate::worker::Job;
 
-/// A worker's process. It is killed with its owner.
+/// A worker's process. It is killed with its owner, and dies with the thread
+/// that started it, however that ends.
 #[derive(Debug)]
 pub struct Hand {
     /// Its name in the history.
     pub name: String,
     child: Child,
-    listener: Option<JoinHandle<()>>,
+    listeners: Vec<JoinHandle<()>>,
     recorder: Recorder,
+    /// The last that it said on its standard error.
+    complaint: Arc<Mutex<Vec<String>>>,
 }
+
+/// How many lines of its standard error are kept.
+const KEPT: usize = 12;
 
 impl Hand {
     /// Starts one.
@@ -30,30 +37,21 @@ impl Hand {
     pub fn start(job: &Job, recorder: &Recorder) -> std::io::Result<Self> {
         let mut child = Command::new(program()?)
             .arg("worker")
+            .arg(std::process::id().to_string())
             .arg(serde_json::to_string(job)?)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // A worker whose store was killed ends with an error; the history
-            // says what it did.
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()?;
-        let output = child.stdout.take();
-        let listener = output.map(|output| {
-            let recorder = recorder.clone();
-            std::thread::spawn(move || {
-                for text in BufReader::new(output).lines().map_while(Result::ok) {
-                    // What is no line of ours is the half line of a killed one.
-                    if let Ok(line) = serde_json::from_str::<Line>(&text) {
-                        recorder.take(line);
-                    }
-                }
-            })
-        });
+        let complaint = Arc::default();
+        let output = child.stdout.take().map(|output| listen(output, recorder));
+        let errors = child.stderr.take().map(|errors| keep(errors, &complaint));
         Ok(Self {
             name: job.name.clone(),
             child,
-            listener,
+            listeners: output.into_iter().chain(errors).collect(),
             recorder: recorder.clone(),
+            complaint,
         })
     }
 
@@ -71,9 +69,17 @@ impl Hand {
 
     /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
-        self.signal(Signal::KILL);
-        let _ = self.child.wait();
+        // It stands still first. So it does nothing after the moment that is
+        // told, and nobody is let in for its death before that.
+        if !self.has_ended() {
+            self.signal(Signal::STOP);
+            until(Duration::from_secs(1), || {
+                self.is_stopped() || self.has_ended()
+            });
+        }
         self.recorder.tell(&self.name, Event::Killed);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Whether it stands still by itself.
@@ -100,10 +106,18 @@ impl Hand {
         if !has_ended {
             self.kill();
         }
-        if let Some(listener) = self.listener.take() {
+        for listener in self.listeners.drain(..) {
             let _ = listener.join();
         }
         has_ended
+    }
+
+    /// Why it ended, if it did so by itself and not well.
+    pub fn failure(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let complaint = self.complaint.lock();
+        let complaint = complaint.unwrap_or_else(PoisonError::into_inner).join("; ");
+        (!status.success()).then(|| format!("{status}: {complaint}"))
     }
 
     fn signal(&self, signal: Signal) {
@@ -117,6 +131,33 @@ impl Drop for Hand {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Takes what a worker tells until it ends.
+fn listen(output: ChildStdout, recorder: &Recorder) -> JoinHandle<()> {
+    let recorder = recorder.clone();
+    std::thread::spawn(move || {
+        for text in BufReader::new(output).lines().map_while(Result::ok) {
+            // What is no line of ours is the half line of a killed one.
+            if let Ok(line) = serde_json::from_str::<Line>(&text) {
+                recorder.take(line);
+            }
+        }
+    })
+}
+
+/// Keeps the last lines of what a worker complains of.
+fn keep(errors: ChildStderr, complaint: &Arc<Mutex<Vec<String>>>) -> JoinHandle<()> {
+    let complaint = complaint.clone();
+    std::thread::spawn(move || {
+        for text in BufReader::new(errors).lines().map_while(Result::ok) {
+            let mut kept = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() == KEPT {
+                kept.remove(0);
+            }
+            kept.push(text);
+        }
+    })
 }
 
 /// The program of the lab, which is also that of its workers. A test runs from

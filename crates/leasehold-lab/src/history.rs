@@ -68,8 +68,9 @@ pub enum Event {
     Releases,
     /// It has given it back.
     Released {
-        /// Whether nobody knows if the store did it.
-        unknown: bool,
+        /// Whether the store did it; it did not if there was nothing left to
+        /// give back.
+        outcome: Outcome,
     },
     /// It was told that it holds no more.
     Lost {
@@ -82,6 +83,9 @@ pub enum Event {
         access: Access,
         /// The token that it shows.
         token: Option<u64>,
+        /// The holder in the fence that it shows, random per claim.
+        #[serde(default)]
+        holder: Option<u64>,
     },
     /// The access came back.
     Answered {
@@ -119,6 +123,11 @@ pub enum Event {
     },
     /// A worker is dead. What it believed ends here.
     Killed,
+    /// A worker ended with an error that nobody wanted, or did not end.
+    Failed {
+        /// How.
+        why: String,
+    },
     /// A part of the run begins.
     Phase {
         /// Its name.

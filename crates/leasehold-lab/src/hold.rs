@@ -52,9 +52,11 @@ impl Open {
     fn close(self, at: Moment, end: End, line: usize) -> Hold {
         // Whoever stands still past its time does not act in it: what it does
         // when it wakes up is looked at by other rules.
-        let (to, end) = match self.until < at {
-            true => (self.until, End::Over),
-            false => (at, end),
+        let (to, end) = match (self.until < at, end) {
+            // The dead cannot be told, in time or later.
+            (true, End::Killed) => (self.until, End::Killed),
+            (true, _) => (self.until, End::Over),
+            (false, end) => (at, end),
         };
         Hold {
             to,
@@ -104,7 +106,7 @@ pub fn holds(history: &History) -> Vec<Hold> {
             }
             Event::Releases => End::Released,
             Event::Lost { .. } => End::Lost,
-            Event::Killed => End::Killed,
+            Event::Killed | Event::Failed { .. } => End::Killed,
             _ => continue,
         };
         if let Some(open) = open.remove(by) {
@@ -137,6 +139,8 @@ mod tests {
             line(60, "c", Event::Killed),
             line(61, "d", granted(4, 70)),
             line(99, "d", Event::Releases),
+            line(100, "e", granted(5, 110)),
+            line(120, "e", Event::Killed),
         ]);
         let holds = holds(&history);
         let seen: Vec<_> = holds
@@ -155,6 +159,7 @@ mod tests {
             ("b", 5, 20, End::Lost),
             ("c", 21, 60, End::Killed),
             ("d", 61, 70, End::Over),
+            ("e", 100, 110, End::Killed),
         ];
         assert_eq!(seen, expected);
         assert_eq!(holds[0].asked, 1_000_000);

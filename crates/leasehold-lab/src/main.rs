@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod grid;
+mod keeper;
 mod rack;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap::{Parser, Subcommand};
 use leasehold_lab::page::{Mood, Table};
 use leasehold_lab::story::{Error, STORIES, Stage, Story};
 use leasehold_lab::worker::{Job, work};
+use nix::sys::signal::Signal;
 
 /// See every failure of a lock happen, and see it caught.
 #[derive(Debug, Parser)]
@@ -26,7 +28,8 @@ enum Command {
     Story {
         /// Which one; all of them if none is named.
         name: Option<String>,
-        /// A Redis server to use instead of starting one.
+        /// A Redis server to use instead of starting one, for the stories that
+        /// break none: oversell, pause, stuck.
         #[arg(long)]
         url: Option<String>,
         /// Where the pages go.
@@ -39,41 +42,7 @@ enum Command {
     /// Lists the stories.
     Stories,
     /// Break one thing after the other under load, and check what happened.
-    Torture {
-        /// The store: sqlite, redis, redlock, etcd, zookeeper, postgres, mariadb.
-        #[arg(long)]
-        store: String,
-        /// What happens, with commas between; everything if nothing is named.
-        #[arg(long, value_delimiter = ',')]
-        faults: Vec<String>,
-        /// The same seed chooses the same faults.
-        #[arg(long)]
-        seed: Option<u64>,
-        /// How long.
-        #[arg(long = "for", default_value = "10s", value_parser = leasehold::parse_duration)]
-        length: std::time::Duration,
-        /// How many processes work.
-        #[arg(long, default_value_t = 4)]
-        workers: usize,
-        /// The ttl of their sessions, in milliseconds.
-        #[arg(long, default_value_t = 1_500)]
-        ttl: u64,
-        /// How long a hold takes, in milliseconds.
-        #[arg(long, default_value_t = 15)]
-        work: u64,
-        /// How many may hold at once: a semaphore if more than one.
-        #[arg(long, default_value_t = 1)]
-        permits: u32,
-        /// Break the engine on purpose, to see that it is found out.
-        #[arg(long)]
-        sabotage: Option<String>,
-        /// Let the resource check nothing, to see what fences are for.
-        #[arg(long)]
-        unfenced: bool,
-        /// Where the page goes.
-        #[arg(long, default_value = "lab")]
-        out: PathBuf,
-    },
+    Torture(rack::Wish),
     /// Every store under every fault, as a table.
     Matrix {
         /// How long each cell takes.
@@ -98,9 +67,29 @@ enum Command {
         #[arg(long, default_value = "lab")]
         out: PathBuf,
     },
+    /// Ends all that the lab started when the lab is gone.
+    #[command(hide = true)]
+    Keep {
+        /// Who started it.
+        parent: i32,
+        /// The arguments of the lab.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// The lab below its keeper.
+    #[command(hide = true)]
+    Kept {
+        /// Who started it.
+        parent: i32,
+        /// What it was called with.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// One process of a run.
     #[command(hide = true)]
     Worker {
+        /// Who started it.
+        parent: i32,
         /// What to do, as JSON.
         job: String,
     },
@@ -108,43 +97,35 @@ enum Command {
 
 fn main() -> ExitCode {
     let ended = match Args::parse().command {
-        Command::Story {
-            name,
-            url,
-            out,
-            svg,
-        } => stories(name.as_deref(), url.as_deref(), &out, svg),
         Command::Stories => {
             for story in STORIES {
                 println!("{:10} {}", story.name, story.about);
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Torture {
-            store,
-            faults,
-            seed,
-            length,
-            workers,
-            ttl,
-            work,
-            permits,
-            sabotage,
-            unfenced,
+        Command::Keep { parent, arguments } => keeper::keep(parent, &arguments),
+        Command::Kept { parent, arguments } => kept(parent, arguments),
+        Command::Worker { parent, job } => worker(parent, &job),
+        Command::Story { .. } | Command::Torture(_) | Command::Matrix { .. } => keeper::run_kept(),
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("leasehold-lab: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Does what the lab was called for.
+fn kept(parent: i32, arguments: Vec<String>) -> Result<ExitCode, Error> {
+    keeper::die_with(parent, Signal::SIGKILL)?;
+    let name = "leasehold-lab".to_owned();
+    match Args::parse_from(std::iter::once(name).chain(arguments)).command {
+        Command::Story {
+            name,
+            url,
             out,
-        } => rack::run(&rack::Wish {
-            store,
-            faults,
-            seed,
-            length,
-            workers,
-            ttl,
-            work,
-            permits,
-            sabotage,
-            unfenced,
-            out,
-        }),
+            svg,
+        } => stories(name.as_deref(), url.as_deref(), &out, svg),
+        Command::Torture(wish) => rack::run(&wish),
         Command::Matrix {
             length,
             within,
@@ -162,15 +143,12 @@ fn main() -> ExitCode {
             write,
             out,
         }),
-        Command::Worker { job } => worker(&job),
-    };
-    ended.unwrap_or_else(|error| {
-        eprintln!("leasehold-lab: {error}");
-        ExitCode::FAILURE
-    })
+        _ => Err("this needs no keeper".into()),
+    }
 }
 
-fn worker(job: &str) -> Result<ExitCode, Error> {
+fn worker(parent: i32, job: &str) -> Result<ExitCode, Error> {
+    keeper::die_with(parent, Signal::SIGKILL)?;
     let job: Job = serde_json::from_str(job)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -196,6 +174,10 @@ fn stories(
             }
             None => STORIES.iter().collect(),
         };
+    // Before the first one begins.
+    for story in &chosen {
+        story.may_take(url)?;
+    }
     let mut code = ExitCode::SUCCESS;
     for story in chosen {
         println!("\n{}: {}", story.name, story.about);

@@ -7,32 +7,78 @@ use std::time::Duration;
 
 use leasehold_lab::fault::{Answer, FAULTS, Fault};
 use leasehold_lab::ground::Kind;
+use leasehold_lab::recorder::Recorder;
 use leasehold_lab::story::Error;
-use leasehold_lab::torture::{Plan, Verdict, torture};
+use leasehold_lab::torture::{Plan, Tally, Verdict, history_file, torture};
 use leasehold_lab::worker::Sabotage;
 
 /// What was asked for.
-#[derive(Debug)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Wish {
-    pub(crate) store: String,
-    pub(crate) faults: Vec<String>,
-    pub(crate) seed: Option<u64>,
-    pub(crate) length: Duration,
-    pub(crate) workers: usize,
-    pub(crate) ttl: u64,
-    pub(crate) work: u64,
-    pub(crate) permits: u32,
-    pub(crate) unfenced: bool,
-    pub(crate) sabotage: Option<String>,
-    pub(crate) out: PathBuf,
+    /// The store: sqlite, redis, redlock, etcd, zookeeper, postgres, mariadb.
+    #[arg(long)]
+    store: String,
+    /// What happens, with commas between; everything if nothing is named.
+    #[arg(long, value_delimiter = ',')]
+    faults: Vec<String>,
+    /// The same seed chooses the same faults.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How long.
+    #[arg(long = "for", default_value = "10s", value_parser = leasehold::parse_duration)]
+    length: Duration,
+    /// How many processes work.
+    #[arg(long, default_value_t = 4)]
+    workers: usize,
+    /// The ttl of their sessions, in milliseconds.
+    #[arg(long, default_value_t = 1_500)]
+    ttl: u64,
+    /// How long a hold takes, in milliseconds.
+    #[arg(long, default_value_t = 15)]
+    work: u64,
+    /// How long one hold in four takes while faults happen, in milliseconds; two
+    /// ttls unless it is said, and never if it is zero.
+    #[arg(long)]
+    long_work: Option<u64>,
+    /// How many may hold at once: a semaphore if more than one.
+    #[arg(long, default_value_t = 1)]
+    permits: u32,
+    /// Break the engine on purpose, to see that it is found out.
+    #[arg(long)]
+    sabotage: Option<String>,
+    /// Let the resource check nothing, to see what fences are for.
+    #[arg(long)]
+    unfenced: bool,
+    /// Where the page goes.
+    #[arg(long, default_value = "lab")]
+    out: PathBuf,
+    /// The picture as a file of its own too.
+    #[arg(long)]
+    svg: bool,
 }
 
 pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
-    let kind = Kind::find(&wish.store);
-    let kind = kind.ok_or_else(|| format!("the lab has no store called {}", wish.store))?;
-    if let Some(what) = (kind.lacks)() {
+    let plan = plan(wish)?;
+    if let Some(what) = (plan.kind.lacks)() {
         return Err(format!("{what} is missing on this machine").into());
     }
+    println!("store {}, seed {}", plan.kind.name, plan.seed);
+    let folder = tempfile::tempdir()?;
+    let name = format!("torture-{}-{}", plan.kind.name, plan.seed);
+    std::fs::create_dir_all(&wish.out)?;
+    let recorder = Recorder::streaming(&history_file(&wish.out, &name))?;
+    let bar = indicatif::ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let verdict = torture(&plan, folder.path(), &recorder, &|text| {
+        bar.set_message(text.to_owned());
+    })?;
+    bar.finish_and_clear();
+    report(wish, &plan, &name, &verdict)
+}
+
+fn plan(wish: &Wish) -> Result<Plan, Error> {
+    let kind = Kind::find(&wish.store);
+    let kind = kind.ok_or_else(|| format!("the lab has no store called {}", wish.store))?;
     let faults = match wish.faults.is_empty() {
         true => FAULTS.to_vec(),
         false => {
@@ -51,35 +97,26 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
             Some(sabotage.ok_or_else(|| format!("{name} is none of {known}"))?)
         }
     };
-    let seed = wish.seed.unwrap_or_else(rand::random);
-    println!("store {}, seed {seed}", kind.name);
-    let plan = Plan {
+    Ok(Plan {
         kind,
         faults,
-        seed,
+        seed: wish.seed.unwrap_or_else(rand::random),
         length: wish.length,
         workers: wish.workers.max(1),
         ttl_millis: wish.ttl,
         work_millis: wish.work,
+        long_work_millis: Some(wish.long_work.unwrap_or(2 * wish.ttl)).filter(|&long| long > 0),
         permits: wish.permits.max(1),
         fenced: !wish.unfenced,
         sabotage,
-    };
-    let folder = tempfile::tempdir()?;
-    let bar = indicatif::ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(100));
-    let verdict = torture(&plan, folder.path(), &|text| {
-        bar.set_message(text.to_owned());
-    })?;
-    bar.finish_and_clear();
-    report(wish, &plan, &verdict)
+    })
 }
 
-fn report(wish: &Wish, plan: &Plan, verdict: &Verdict) -> Result<ExitCode, Error> {
+fn report(wish: &Wish, plan: &Plan, name: &str, verdict: &Verdict) -> Result<ExitCode, Error> {
     let mut faults: BTreeMap<&str, (u32, Option<String>)> = BTreeMap::new();
-    for (name, answer) in &verdict.answers {
-        let seen = faults.entry(name).or_default();
-        match answer {
+    for happened in &verdict.faults {
+        let seen = faults.entry(happened.fault).or_default();
+        match &happened.answer {
             Answer::Installed => seen.0 += 1,
             Answer::Skipped(why) => seen.1 = Some(format!("skipped: {why}")),
             Answer::Doubtful(why) => seen.1 = Some(format!("doubtful: {why}")),
@@ -89,7 +126,10 @@ fn report(wish: &Wish, plan: &Plan, verdict: &Verdict) -> Result<ExitCode, Error
         let remark = remark.as_deref().unwrap_or_default();
         println!("  {name:14} {count:4} times  {remark}");
     }
-    println!("  {} grants", verdict.grants);
+    let tally = Tally::of(&verdict.history);
+    println!("  asked for the lock: {}", tally.acquires);
+    println!("  gave it back:       {}", tally.releases);
+    println!("  accesses under it:  {}", tally.accesses);
     for violation in &verdict.allowed {
         println!(
             "  as the theory says: {}: {}",
@@ -99,11 +139,35 @@ fn report(wish: &Wish, plan: &Plan, verdict: &Verdict) -> Result<ExitCode, Error
     for violation in &verdict.broken {
         println!("  BROKEN: {}: {}", violation.invariant, violation.text);
     }
-    let name = format!("torture-{}-{}", plan.kind.name, plan.seed);
-    let path = verdict.write(plan, &name, &wish.out)?;
+    let path = verdict.write(plan, name, &wish.out)?;
     println!("\n  {}", path.display());
+    if wish.svg {
+        let picture = verdict.write_picture(name, &wish.out)?;
+        println!("  {}", picture.display());
+    }
     Ok(match verdict.broken.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+    use leasehold_lab::matrix::Row;
+
+    #[test]
+    fn a_cell_of_the_matrix_is_run_again_by_its_command() {
+        let (kind, length) = (Kind::find("redis").unwrap(), Duration::from_millis(2_500));
+        for row in Row::all() {
+            let command = format!("leasehold-lab {}", row.again("redis", "7", length));
+            let args = crate::Args::try_parse_from(command.split(' '));
+            let crate::Command::Torture(wish) = args.unwrap().command else {
+                panic!("{command} is torture");
+            };
+            let (again, first) = (plan(&wish).unwrap(), row.plan(kind, 7, length));
+            assert_eq!(format!("{again:?}"), format!("{first:?}"), "{command}");
+        }
+    }
 }

@@ -55,8 +55,27 @@ struct State {
     name: String,
     value: u64,
     mark: Option<Fence>,
+    temper: Temper,
+    /// How many requests have come.
+    requests: u64,
     recorder: Recorder,
 }
+
+/// What a resource is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Temper {
+    /// As it should be.
+    Sound,
+    /// It breaks a connection now and then instead of an answer: sometimes it
+    /// has done what it was asked for, sometimes not.
+    LosesAnswers,
+    /// Wrong on purpose: it keeps no mark and lets in whoever shows a fence.
+    Forgets,
+}
+
+/// One answer of so many is lost by those who lose answers. The accesses of a
+/// hold are two, so that claims and writes have their turns.
+const LOST_IN: u64 = 17;
 
 impl Resource {
     /// Starts one with this value.
@@ -64,12 +83,27 @@ impl Resource {
     /// # Errors
     /// If no port can be had.
     pub fn start(name: &str, value: u64, recorder: Recorder) -> std::io::Result<Self> {
+        Self::start_with(name, value, recorder, Temper::Sound)
+    }
+
+    /// The same, of this temper.
+    ///
+    /// # Errors
+    /// If no port can be had.
+    pub fn start_with(
+        name: &str,
+        value: u64,
+        recorder: Recorder,
+        temper: Temper,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let state = State {
             name: name.to_owned(),
             value,
             mark: None,
+            temper,
+            requests: 0,
             recorder,
         };
         let state = Arc::new(Mutex::new(state));
@@ -99,7 +133,10 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         let request: Request = serde_json::from_str(&line?)?;
         let answer = {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.decide(&request)
+            state.answer(&request)
+        };
+        let Some(answer) = answer else {
+            return Ok(());
         };
         let mut text = serde_json::to_string(&answer)?;
         text.push('\n');
@@ -109,6 +146,19 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
 }
 
 impl State {
+    /// None if the answer is lost, with or without the access.
+    fn answer(&mut self, request: &Request) -> Option<Answer> {
+        self.requests += 1;
+        let (rounds, rest) = (self.requests / LOST_IN, self.requests % LOST_IN);
+        if self.temper != Temper::LosesAnswers || rest > 0 {
+            return Some(self.decide(request));
+        }
+        if rounds.is_multiple_of(2) {
+            self.decide(request);
+        }
+        None
+    }
+
     fn decide(&mut self, request: &Request) -> Answer {
         let fence = request.fence.as_deref().map(str::parse::<Fence>);
         let (accepted, access) = match (request.access, fence) {
@@ -143,6 +193,9 @@ impl State {
 
     /// By the rule that every fenced resource here goes by.
     fn is_let_in(&mut self, wanted: Access, fence: Fence) -> bool {
+        if self.temper == Temper::Forgets {
+            return true;
+        }
         match wanted {
             Access::Claim => match Policy::Ordered.claim(self.mark, fence) {
                 Ok(mark) => {
@@ -174,6 +227,16 @@ impl Client {
         let stream = BufReader::new(stream);
         let of = of.to_owned();
         Ok(Self { stream, of })
+    }
+
+    /// Connects once more, after an answer that did not come.
+    ///
+    /// # Errors
+    /// As connecting does.
+    pub fn connect_again(&mut self) -> std::io::Result<()> {
+        let address = self.stream.get_ref().peer_addr()?;
+        *self = Self::connect(address, &self.of)?;
+        Ok(())
     }
 
     /// Asks, and waits for the answer.
@@ -220,5 +283,31 @@ mod tests {
         let refused = client.ask(Wanted::Decrement, None).unwrap();
         assert_eq!((refused.accepted, refused.value), (false, 0));
         assert_eq!(recorder.history().lines.len(), 7);
+    }
+
+    #[test]
+    fn one_that_loses_answers_has_done_every_other_of_those() {
+        let temper = Temper::LosesAnswers;
+        let resource = Resource::start_with("r", 0, Recorder::default(), temper).unwrap();
+        let mut client = Client::connect(resource.address, "w").unwrap();
+        let mut lost = Vec::new();
+        for number in 1..=2 * LOST_IN {
+            let write = Wanted::Access(Access::Write(number));
+            if client.ask(write, None).is_err() {
+                lost.push((number, resource.value()));
+                client.connect_again().unwrap();
+            }
+        }
+        assert_eq!(lost, [(LOST_IN, LOST_IN - 1), (2 * LOST_IN, 2 * LOST_IN)]);
+    }
+
+    #[test]
+    fn a_forgetful_one_lets_in_an_older_fence() {
+        let temper = Temper::Forgets;
+        let resource = Resource::start_with("r", 5, Recorder::default(), temper).unwrap();
+        let mut client = Client::connect(resource.address, "w").unwrap();
+        let mut ask = |access, fence| client.ask(Wanted::Access(access), fence).unwrap();
+        assert!(ask(Access::Claim, fence(7)).accepted);
+        assert!(ask(Access::Write(9), fence(6)).accepted);
     }
 }

@@ -14,12 +14,13 @@ pub(super) fn full(world: &mut World, _: u64, longest: Duration) -> Answer {
     };
     world.recorder.breaks("disk full", "all servers");
     let filled = disk.fill();
-    // What was under way already may still end.
-    std::thread::sleep(longest / 2);
     let since = now();
-    std::thread::sleep(longest / 2);
-    let goes_on = |line: &Line| line.at > since && matches!(line.event, Event::Granted { .. });
-    let mut is_seen = !world.recorder.has(goes_on);
+    // A holder that cannot be renewed is told within a ttl.
+    std::thread::sleep(longest.max(world.ttl * 3 / 2));
+    let suffers = |line: &Line| {
+        line.at > since && matches!(line.event, Event::Lost { .. } | Event::Refused { .. })
+    };
+    let mut is_seen = world.recorder.has(suffers);
     let cleared = disk.clear();
     world.recorder.heals("disk full", "all servers");
     let mut dead = Vec::new();

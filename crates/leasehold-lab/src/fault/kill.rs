@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use super::Answer;
+use crate::history::now;
 use crate::torture::World;
 
 pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
     let number = world.choose_worker(choice);
-    world.hands[number].kill();
+    let since = now();
+    world.kill_worker(number);
     std::thread::sleep(longest);
     match world.start_worker(number) {
-        Ok(()) => Answer::Installed,
+        Ok(()) => world.judge(number, since),
         Err(error) => Answer::Doubtful(error.to_string()),
     }
 }

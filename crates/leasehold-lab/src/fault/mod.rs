@@ -28,7 +28,8 @@ pub enum Answer {
 pub struct Fault {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Breaks something for so long, and mends it. The number chooses what.
+    /// Breaks something for so long, and mends it. The number chooses what; an
+    /// even one aims at whoever holds.
     pub happen: fn(&mut World, u64, Duration) -> Answer,
 }
 
@@ -36,6 +37,8 @@ pub struct Fault {
 pub const PAUSE_AT_WRITE: &str = "pause-at-write";
 /// Needs a store with more than one server, which is started for it.
 pub const FAILOVER: &str = "failover";
+/// Another server took over, whether that was meant or not.
+pub const SWITCH: &str = "switch";
 /// Needs a disk of its own for the store, which is mounted for it.
 pub const DISK_FULL: &str = "disk-full";
 
@@ -100,5 +103,65 @@ impl Fault {
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         FAULTS.iter().find(|fault| fault.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ground::{Contents, Ground};
+    use crate::history::Event;
+
+    /// A server that must not forget, and that nobody takes over from.
+    #[derive(Debug)]
+    struct Alone;
+
+    impl Ground for Alone {
+        fn ports(&self) -> Vec<u16> {
+            vec![1]
+        }
+
+        fn url(&self, _: &[u16], _: u64) -> String {
+            String::new()
+        }
+
+        fn contents(&self) -> Result<Contents, String> {
+            Ok(Contents::default())
+        }
+
+        fn kill(&mut self, _: usize) {}
+
+        fn start_again(&mut self, _: usize) {}
+
+        fn forget(&mut self, _: usize) -> bool {
+            false
+        }
+
+        fn pause(&mut self, _: usize) {}
+
+        fn resume(&mut self, _: usize) {}
+    }
+
+    /// The answer, and what the history says was broken.
+    fn happen(name: &str) -> (Answer, Vec<String>) {
+        let mut world = World::without_workers(Box::new(Alone));
+        let happen = Fault::find(name).unwrap().happen;
+        let answer = happen(&mut world, 0, Duration::ZERO);
+        let lines = world.recorder.history().lines;
+        let broken = lines.into_iter().filter_map(|line| match line.event {
+            Event::Fault { kind, .. } => Some(kind),
+            _ => None,
+        });
+        (answer, broken.collect())
+    }
+
+    #[test]
+    fn the_history_tells_what_was_broken_and_not_what_was_meant_to_be() {
+        let (answer, broken) = happen("restart-empty");
+        assert!(matches!(answer, Answer::Skipped(_)), "{answer:?}");
+        assert_eq!(broken, ["restart"]);
+        let (answer, broken) = happen(FAILOVER);
+        assert!(matches!(answer, Answer::Skipped(_)), "{answer:?}");
+        assert_eq!(broken, [""; 0]);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Answer;
+use crate::history::now;
 use crate::proxy::Weather;
 use crate::torture::World;
 
@@ -50,6 +51,7 @@ fn storm(
     if proxies.is_empty() {
         return Answer::Skipped("nothing can be put between a worker and this store".into());
     }
+    let since = now();
     world.recorder.breaks(kind, &name);
     for proxy in proxies {
         proxy.set(weather);
@@ -59,5 +61,5 @@ fn storm(
         proxy.set(Weather::Fair);
     }
     world.recorder.heals(kind, &name);
-    Answer::Installed
+    world.judge(number, since)
 }

@@ -8,15 +8,19 @@ use crate::history::{Access, Event, Line, now};
 use crate::torture::World;
 
 pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
-    let hand = &world.hands[world.choose_worker(choice)];
+    let number = world.choose_worker(choice);
+    let hand = &world.hands[number];
+    let since = now();
     hand.pause();
     std::thread::sleep(longest);
+    // Before it goes on: it may be granted the lock as soon as it does.
+    let answer = world.judge(number, since);
     hand.resume();
-    Answer::Installed
+    answer
 }
 
 /// How long a worker may take until it comes to its next write.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Between the last look at the lock and the write, where no lock can help, and
 /// until another has written.
@@ -26,8 +30,9 @@ pub(super) fn at_write(world: &mut World, choice: u64, longest: Duration) -> Ans
         return Answer::Doubtful(error.to_string());
     }
     let hand = &world.hands[number];
-    if !until(PATIENCE, || hand.is_stopped()) {
-        return Answer::Doubtful(format!("{} came to no write", hand.name));
+    // Nobody would wake one that finds the order later.
+    if !until(PATIENCE, || hand.is_stopped()) && world.take_stop_back(number) {
+        return Answer::Doubtful("the worker came to no write".into());
     }
     hand.pause();
     let since = now();
@@ -45,7 +50,7 @@ pub(super) fn at_write(world: &mut World, choice: u64, longest: Duration) -> Ans
     hand.resume();
     match is_overtaken {
         true => Answer::Installed,
-        false => Answer::Doubtful(format!("nobody wrote while {} stood still", hand.name)),
+        false => Answer::Doubtful("nobody wrote while the worker stood still".into()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Ground, places};
+use super::{Contents, Ground, places};
 use crate::etcd_server::{Etcd, Version};
 use crate::story::Error;
 
@@ -27,6 +27,18 @@ impl Ground for Members {
 
     fn url(&self, ports: &[u16], ttl_millis: u64) -> String {
         format!("etcd://{}?ttl={ttl_millis}ms", places(ports))
+    }
+
+    fn contents(&self) -> Result<Contents, String> {
+        let keys = self.0.ctl(&["get", "", "--from-key", "--keys-only"]);
+        // What is written to see whether it can be.
+        let keys = keys
+            .lines()
+            .filter(|key| !key.is_empty() && *key != "leasehold-test");
+        let leases = self.0.ctl(&["lease", "list"]);
+        // How many there are comes first.
+        let leases = leases.lines().skip(1).map(|lease| format!("lease {lease}"));
+        Ok(Contents::of(keys.map(str::to_owned).chain(leases)))
     }
 
     fn kill(&mut self, server: usize) {

@@ -1,6 +1,8 @@
 //! What a run stands on: a store, with servers that can be broken.
 
+mod contents;
 mod etcd;
+mod lookout;
 mod mysql;
 mod postgres;
 mod redis;
@@ -11,7 +13,10 @@ mod zookeeper;
 
 use std::path::Path;
 
+use crate::history::Moment;
 use crate::story::Error;
+
+pub use contents::Contents;
 
 /// A store under test.
 pub trait Ground: std::fmt::Debug {
@@ -25,6 +30,12 @@ pub trait Ground: std::fmt::Debug {
 
     /// Its URL for a worker that reaches its servers on these ports.
     fn url(&self, ports: &[u16], ttl_millis: u64) -> String;
+
+    /// What is in it, as its own tools show it.
+    ///
+    /// # Errors
+    /// Why it cannot be seen, for people.
+    fn contents(&self) -> Result<Contents, String>;
 
     /// Kills a server with SIGKILL.
     fn kill(&mut self, server: usize);
@@ -52,6 +63,23 @@ pub trait Ground: std::fmt::Debug {
     /// Sets the wall clock of a server ahead; gives whether it can be.
     fn set_ahead(&mut self, server: usize, millis: i64) -> bool {
         let _ = (server, millis);
+        false
+    }
+
+    /// Whether another server takes over from one that is away, by itself.
+    fn takes_over(&self) -> bool {
+        false
+    }
+
+    /// From when to when another server took over, whether a fault made it or
+    /// not, as far as the store tells.
+    fn switches(&mut self) -> Vec<(Moment, Moment)> {
+        Vec::new()
+    }
+
+    /// Lets whoever would take over fall behind: from now on it learns nothing,
+    /// until the server that leads is deposed. Gives whether that can be.
+    fn fall_behind(&mut self) -> bool {
         false
     }
 

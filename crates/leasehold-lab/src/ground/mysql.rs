@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::Ground;
+use super::{Contents, Ground};
 use crate::mysql_server::{DATABASE, Mysql, lacks_mysql};
 use crate::story::Error;
 
@@ -27,6 +27,16 @@ impl Ground for Server {
     fn url(&self, ports: &[u16], ttl_millis: u64) -> String {
         let places = super::places(ports);
         format!("mysql://root@{places}/{DATABASE}?ttl={ttl_millis}ms")
+    }
+
+    fn contents(&self) -> Result<Contents, String> {
+        let mut rows = Vec::new();
+        for table in self.0.sql("show tables").lines() {
+            let count = self.0.sql(&format!("select count(*) from `{table}`"));
+            rows.extend((0..count.parse().unwrap_or(0)).map(|_: usize| table.to_owned()));
+        }
+        // One of a session that did not end well is swept a minute after its end.
+        Ok(Contents::of(rows).without(&["leasehold_session"]))
     }
 
     fn kill(&mut self, _: usize) {

@@ -1,9 +1,10 @@
 //! One Redis server, or five that know nothing of each other.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{Ground, places};
-use crate::server::{RedisServer, lacks_clock, lacks_redis};
+use super::{Contents, Ground, places};
+use crate::server::{RedisServer, lacks_clock, lacks_redis, text};
 use crate::story::Error;
 
 /// Everything is on the disk before it is answered, so that a restart forgets
@@ -13,6 +14,8 @@ const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 #[derive(Debug)]
 struct Redis {
     servers: Vec<(RedisServer, PathBuf)>,
+    /// Those that have forgotten all, at some time.
+    forgetful: BTreeSet<usize>,
 }
 
 pub(super) fn lacks() -> Option<&'static str> {
@@ -34,7 +37,17 @@ fn start(folder: &Path, count: usize) -> Result<Box<dyn Ground>, Error> {
         std::fs::create_dir_all(&folder)?;
         servers.push((RedisServer::start_with_clock(&folder, &DURABLE), folder));
     }
-    Ok(Box::new(Redis { servers }))
+    Ok(Box::new(Redis {
+        servers,
+        forgetful: BTreeSet::new(),
+    }))
+}
+
+/// All keys of a server.
+pub(super) fn raw_keys(server: &RedisServer) -> Result<Vec<String>, String> {
+    let keys = server.ask(&["KEYS", "*"]);
+    let keys = text(&keys.map_err(|error| error.to_string())?);
+    Ok(keys.lines().map(str::to_owned).collect())
 }
 
 impl Ground for Redis {
@@ -51,6 +64,14 @@ impl Ground for Redis {
         format!("{scheme}://{}?ttl={ttl_millis}ms", places(ports))
     }
 
+    fn contents(&self) -> Result<Contents, String> {
+        let mut keys = Vec::new();
+        for (server, _) in &self.servers {
+            keys.extend(raw_keys(server)?);
+        }
+        Ok(Contents::of(keys))
+    }
+
     fn kill(&mut self, server: usize) {
         self.servers[server].0.kill();
     }
@@ -59,7 +80,14 @@ impl Ground for Redis {
         self.servers[server].0.start_again();
     }
 
+    // Where most of several have forgotten, people have to say what is true.
     fn forget(&mut self, server: usize) -> bool {
+        self.forgetful.insert(server);
+        let count = self.servers.len();
+        if count > 1 && 2 * self.forgetful.len() > count {
+            self.forgetful.remove(&server);
+            return false;
+        }
         let folder = self.servers[server].1.join("appendonlydir");
         std::fs::remove_dir_all(folder).is_ok()
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::Ground;
+use super::postgres::rows;
+use super::{Contents, Ground};
 use crate::postgres_server::{
     Postgres, SUPERUSER, command, hand_over, lacks_postgres, program, wait_for,
 };
@@ -56,6 +57,10 @@ impl Ground for Pair {
     fn url(&self, ports: &[u16], ttl_millis: u64) -> String {
         let places = super::places(ports);
         format!("postgres://{SUPERUSER}@{places}/postgres?ttl={ttl_millis}ms")
+    }
+
+    fn contents(&self) -> Result<Contents, String> {
+        rows(&self.servers[self.leads])
     }
 
     fn kill(&mut self, server: usize) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Ground, places};
+use super::{Contents, Ground, places};
 use crate::story::Error;
 use crate::zookeeper_server::{Zookeeper, lacks_zookeeper};
 
@@ -26,6 +26,21 @@ impl Ground for Ensemble {
 
     fn url(&self, ports: &[u16], ttl_millis: u64) -> String {
         format!("zk://{}?ttl={ttl_millis}ms", places(ports))
+    }
+
+    fn contents(&self) -> Result<Contents, String> {
+        let mut client = self.0.client();
+        let mut paths = Vec::new();
+        let mut open = vec![String::new()];
+        while let Some(path) = open.pop() {
+            // One that is gone by now has none.
+            let children = client.children(if path.is_empty() { "/" } else { &path });
+            let children = children.unwrap_or_default().into_iter();
+            let children = children.map(|child| format!("{path}/{child}"));
+            let ours = children.filter(|child| child != "/zookeeper");
+            open.extend(ours.inspect(|child| paths.push(child.clone())));
+        }
+        Ok(Contents::of(paths))
     }
 
     fn kill(&mut self, server: usize) {

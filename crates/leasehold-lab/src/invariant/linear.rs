@@ -15,18 +15,22 @@ use crate::history::{Access, Event, History, Moment, Outcome};
 struct Sent {
     by: String,
     access: Access,
-    token: Option<u64>,
+    fence: Option<Shown>,
     sent: Moment,
     /// When the answer came, and what it was.
     answer: Option<(Moment, bool, u64)>,
     line: usize,
 }
 
+/// A fence as it was shown: the token, and the holder if it is known.
+type Shown = (u64, Option<u64>);
+
 /// A register that goes by the rule of `leasehold::fence`: a claim takes the
-/// mark unless it is older, and all else must show the mark.
+/// mark if its token is greater or it is the mark, and all else must show the
+/// mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Register {
-    mark: Option<u64>,
+    mark: Option<Shown>,
     value: u64,
 }
 
@@ -88,17 +92,22 @@ fn accesses(history: &History) -> (Vec<Sent>, Vec<Sent>) {
     let (mut answered, mut unknown) = (Vec::new(), Vec::new());
     for (number, line) in history.lines.iter().enumerate() {
         match &line.event {
-            Event::Sends { access, token } => {
+            Event::Sends {
+                access,
+                token,
+                holder,
+            } => {
                 let sent = Sent {
                     by: line.by.clone(),
                     access: *access,
-                    token: *token,
+                    fence: token.map(|token| (token, *holder)),
                     sent: line.at,
                     answer: None,
                     line: number,
                 };
                 unknown.extend(open.insert(&line.by, sent));
             }
+            // One whose outcome is unknown stays open, as one of a dead worker.
             Event::Answered {
                 outcome: outcome @ (Outcome::Ok | Outcome::No),
                 value: Some(value),
@@ -124,7 +133,7 @@ fn steps(way: &Way, answered: &[Sent], unknown: &[Sent]) -> Vec<Way> {
     // Nothing that was sent after this one's answer can come before it. The
     // accesses are in the order of their sending, so that this ends the look.
     let mut earliest = Moment::MAX;
-    let mut next = Vec::new();
+    let mut certain = Vec::new();
     for (number, it) in waiting() {
         if it.sent > earliest {
             break;
@@ -143,8 +152,11 @@ fn steps(way: &Way, answered: &[Sent], unknown: &[Sent]) -> Vec<Way> {
         while way.early.remove(&way.done) {
             way.done += 1;
         }
-        next.push(way);
+        certain.push(way);
     }
+    // What is last is tried first: what was answered goes before what may have
+    // been, so that the search is as straight as it can be.
+    let mut next = Vec::new();
     let rest = unknown.iter().enumerate();
     for (number, it) in
         rest.filter(|(number, it)| it.sent <= earliest && !way.unknown.contains(number))
@@ -157,20 +169,23 @@ fn steps(way: &Way, answered: &[Sent], unknown: &[Sent]) -> Vec<Way> {
             next.push(way);
         }
     }
+    next.extend(certain);
     next
 }
 
 impl Register {
     /// What it is after this access, and whether it let it in.
     fn after(self, sent: &Sent) -> (Self, bool) {
-        let is_let_in = match (sent.access, sent.token) {
+        let token = |fence: Option<Shown>| fence.map(|(token, _)| token);
+        let is_let_in = match (sent.access, sent.fence) {
             (_, None) => true,
-            (Access::Claim, shown) => shown >= self.mark,
+            // An equal token of another holder is refused.
+            (Access::Claim, shown) => shown == self.mark || token(shown) > token(self.mark),
             (Access::Read | Access::Write(_), shown) => shown == self.mark,
         };
         let mut after = self;
         match (is_let_in, sent.access) {
-            (true, Access::Claim) => after.mark = sent.token.or(self.mark),
+            (true, Access::Claim) => after.mark = sent.fence.or(self.mark),
             (true, Access::Write(value)) => after.value = value,
             _ => {}
         }
@@ -196,6 +211,8 @@ mod tests {
         let sends = Event::Sends {
             access,
             token: Some(token),
+            // One per worker will do here.
+            holder: by.bytes().last().map(u64::from),
         };
         let answered = answer.map(|(accepted, value)| {
             let outcome = match accepted {
@@ -234,6 +251,19 @@ mod tests {
             sent("a", (5, 6), Access::Write(1), 1, Some((true, 1))),
         ];
         assert_eq!(found(&stale), 1);
+    }
+
+    #[test]
+    fn a_token_that_two_have_lets_in_the_first_of_them() {
+        let twice = |accepted| {
+            [
+                sent("a", (1, 2), Access::Claim, 1, Some((true, 0))),
+                sent("b", (3, 4), Access::Claim, 1, Some((accepted, 0))),
+                sent("a", (5, 6), Access::Write(1), 1, Some((true, 1))),
+            ]
+        };
+        assert_eq!(found(&twice(false)), 0);
+        assert_eq!(found(&twice(true)), 1);
     }
 
     #[test]

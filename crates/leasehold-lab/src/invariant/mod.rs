@@ -2,6 +2,7 @@
 //! alone and gives the two lines that prove a violation.
 
 mod capacity;
+mod ends;
 mod exclusion;
 mod linear;
 mod order;
@@ -13,6 +14,7 @@ mod told;
 use crate::history::{Event, History, Moment};
 
 pub use capacity::capacity;
+pub use ends::ends_well;
 pub use exclusion::exclusion;
 pub use linear::linearizable;
 pub use order::order_of_service;

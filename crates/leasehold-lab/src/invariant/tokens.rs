@@ -5,30 +5,32 @@ use crate::history::History;
 use crate::hold::{Hold, holds};
 
 /// Pairs of grants of one lock with equal tokens, or with tokens that go back
-/// although the later worker asked after the earlier one had been granted.
+/// although the later worker asked after the earlier one had been granted. Each
+/// grant is told with the last one before it that had a greater token, so that
+/// what happened between the two is as little as can be.
 #[must_use]
 pub fn token_order(history: &History) -> Vec<Violation> {
     let mut holds = holds(history);
+    holds.retain(|hold| hold.token.is_some());
     holds.sort_by(|a, b| (&a.name, a.token).cmp(&(&b.name, b.token)));
     let mut violations = Vec::new();
     for pair in holds.windows(2) {
-        if pair[0].name == pair[1].name && pair[0].token.is_some() && pair[0].token == pair[1].token
-        {
+        if pair[0].name == pair[1].name && pair[0].token == pair[1].token {
             violations.push(violation("granted twice", &pair[0], &pair[1]));
         }
     }
-    // By growing tokens: nobody may have been granted before the one with the
-    // lower token has asked.
-    let mut lower: Option<&Hold> = None;
-    for hold in holds.iter().filter(|hold| hold.token.is_some()) {
-        if let Some(lower) = lower.filter(|it| it.name == hold.name)
-            && hold.from < lower.asked
-            && hold.token != lower.token
-        {
-            violations.push(violation("went back", hold, lower));
-        }
-        if lower.is_none_or(|it| it.name != hold.name || it.asked < hold.asked) {
-            lower = Some(hold);
+    holds.sort_by(|a, b| (&a.name, a.from).cmp(&(&b.name, b.from)));
+    for grants in holds.chunk_by(|a, b| a.name == b.name) {
+        // The greatest token up to each grant: where it is not greater than
+        // ours there is nothing to look for.
+        let mut greatest: Vec<Option<u64>> = Vec::new();
+        for (number, hold) in grants.iter().enumerate() {
+            let earlier = grants[..number].iter().zip(&greatest).rev();
+            let mut greater = earlier.take_while(|(_, greatest)| **greatest > hold.token);
+            let last = greater.find(|(it, _)| it.token > hold.token && it.from < hold.asked);
+            violations.extend(last.map(|(it, _)| violation("went back", it, hold)));
+            let before = greatest.last().copied().flatten();
+            greatest.push(hold.token.max(before));
         }
     }
     violations
@@ -74,6 +76,20 @@ mod tests {
         let found = token_order(&back);
         assert_eq!(found.len(), 1);
         assert!(found[0].text.contains("went back: 9 of a, then 8 of b"));
+    }
+
+    #[test]
+    fn a_token_that_goes_back_is_told_with_the_last_greater_one() {
+        let mut lines = Vec::new();
+        for (number, token) in [4, 9, 5, 6, 10].into_iter().enumerate() {
+            let at = 10 * number as u64 + 1;
+            lines.push(line(at, "a", asks()));
+            lines.push(line(at + 1, "a", granted(token, at + 9)));
+            lines.push(line(at + 2, "a", Event::Releases));
+        }
+        let found = token_order(&History::new(lines));
+        let lines: Vec<_> = found.iter().map(|it| it.lines).collect();
+        assert_eq!(lines, [[4, 7], [4, 10]]);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! A holder that loses its lock is told before another has it.
 
 use super::{Violation, clock, pauses};
-use crate::history::History;
+use crate::history::{History, Moment};
 use crate::hold::{End, holds};
 
-/// Losses that were told after the next holder had been granted, of workers
-/// that could have been told: they did not stand still.
+/// Losses that were told after others had been granted all there is, of workers
+/// that could have been told: they did not stand still. With one permit that is
+/// the next holder.
 #[must_use]
-pub fn told_in_time(history: &History) -> Vec<Violation> {
+pub fn told_in_time(history: &History, permits: usize) -> Vec<Violation> {
     let holds = holds(history);
     let mut violations = Vec::new();
     for hold in holds
@@ -15,10 +16,14 @@ pub fn told_in_time(history: &History) -> Vec<Violation> {
         .filter(|hold| matches!(hold.end, End::Lost | End::Over))
     {
         let told = history.lines[hold.end_line].at;
-        let next = holds
-            .iter()
-            .find(|next| next.name == hold.name && next.by != hold.by && next.from > hold.from);
-        let Some(next) = next.filter(|next| next.from < told) else {
+        let others = || {
+            let others = holds.iter();
+            others.filter(|it| it.name == hold.name && it.by != hold.by)
+        };
+        // Its place was given away when others had all permits.
+        let holders_at = |at: Moment| others().filter(|it| it.from <= at && at < it.to).count();
+        let mut later = others().filter(|next| next.from > hold.from && next.from < told);
+        let Some(next) = later.find(|next| permits == 1 || holders_at(next.from) >= permits) else {
             continue;
         };
         let stood_still = pauses(history, &hold.by)
@@ -54,7 +59,7 @@ mod tests {
             line(20, "b", granted(2, 90)),
             line(30, "a", Event::Lost { why: "gone".into() }),
         ];
-        let found = told_in_time(&History::new(lines.clone()));
+        let found = told_in_time(&History::new(lines.clone()), 1);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].lines, [1, 2]);
         let (kind, on) = ("pause".to_owned(), "a".to_owned());
@@ -67,6 +72,35 @@ mod tests {
             },
         ));
         lines.push(line(29, "lab", Event::Healed { kind, on }));
-        assert_eq!(told_in_time(&History::new(lines)), []);
+        assert_eq!(told_in_time(&History::new(lines), 1), []);
+    }
+
+    #[test]
+    fn with_permits_it_is_too_late_when_others_have_all_of_them() {
+        let lines = |releases| {
+            let mut lines = vec![
+                line(1, "a", granted(1, 90)),
+                line(2, "b", granted(2, 90)),
+                line(20, "c", granted(3, 90)),
+                line(30, "a", Event::Lost { why: "gone".into() }),
+            ];
+            lines.extend(releases);
+            History::new(lines)
+        };
+        let found = told_in_time(&lines(None), 2);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].lines, [2, 3]);
+        let free = lines(Some(line(10, "b", Event::Releases)));
+        assert_eq!(told_in_time(&free, 2), []);
+    }
+
+    #[test]
+    fn a_worker_that_died_after_its_time_had_nobody_to_tell() {
+        let history = History::new(vec![
+            line(1, "a", granted(1, 10)),
+            line(20, "b", granted(2, 90)),
+            line(30, "a", Event::Killed),
+        ]);
+        assert_eq!(told_in_time(&history, 1), []);
     }
 }

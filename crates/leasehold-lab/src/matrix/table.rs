@@ -1,33 +1,27 @@
 //! The matrix as Markdown, and its place in a file.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{Came, Cell, Row};
+use crate::fault::FAILOVER;
 
 /// The line before the table.
 pub const BEGIN: &str = "<!-- matrix: begins -->";
 /// The line after it.
 pub const END: &str = "<!-- matrix: ends -->";
 
-/// A row per fault, a column per store, and the reasons below.
+/// A row per fault, a column per store, the reasons below, and how to run cells
+/// of this length again.
 #[must_use]
-pub fn table(cells: &[Cell]) -> String {
-    let mut stores: Vec<&str> = Vec::new();
-    let mut rows: Vec<Row> = Vec::new();
-    for cell in cells {
-        if !stores.contains(&cell.store) {
-            stores.push(cell.store);
-        }
-        if !rows.contains(&cell.row) {
-            rows.push(cell.row);
-        }
-    }
+pub fn table(cells: &[Cell], length: Duration) -> String {
+    let (stores, rows) = heads(cells);
     let mut text = format!("| what happens | {} |\n", stores.join(" | "));
     text.push_str("| --- |");
     text.push_str(&" --- |".repeat(stores.len()));
     text.push('\n');
     let mut reasons = Reasons::default();
-    for row in rows {
+    for &row in &rows {
         text.push_str(&format!("| {} |", row.name()));
         for store in &stores {
             let mut cells = cells.iter();
@@ -43,7 +37,42 @@ pub fn table(cells: &[Cell]) -> String {
     if !reasons.texts.is_empty() {
         text.push('\n');
     }
+    text.push_str(&again(&rows, length));
     text
+}
+
+/// The columns and the rows that these cells make up.
+pub(super) fn heads(cells: &[Cell]) -> (Vec<&'static str>, Vec<Row>) {
+    let mut stores = Vec::new();
+    let mut rows = Vec::new();
+    for cell in cells {
+        if !stores.contains(&cell.store) {
+            stores.push(cell.store);
+        }
+        if !rows.contains(&cell.row) {
+            rows.push(cell.row);
+        }
+    }
+    (stores, rows)
+}
+
+/// The commands that run a cell again, one for each kind of row.
+fn again(rows: &[Row], length: Duration) -> String {
+    let mut commands = BTreeMap::new();
+    for row in rows {
+        let (number, row, remark) = match row {
+            Row::Fenced(_) => (1, Row::Fenced("FAULT"), ""),
+            // It has a ttl of its own.
+            Row::Unfenced(FAILOVER) => (3, *row, "  # failover, no fence"),
+            Row::Unfenced(_) => (2, Row::Unfenced("FAULT"), "  # no fence"),
+            Row::Permits => (4, Row::Permits, "  # several, two permits"),
+        };
+        let command = row.again("STORE", "N", length);
+        let line = format!("cargo run -p leasehold-lab -- {command}{remark}\n");
+        commands.insert(number, line);
+    }
+    let commands: String = commands.into_values().collect();
+    format!("\nA cell again, with a page of it; N is its number:\n\n```sh\n{commands}```\n")
 }
 
 /// Reasons why cells were skipped, each once.
@@ -68,9 +97,14 @@ fn field(cell: &Cell, reasons: &mut Reasons) -> String {
     let seed = cell.seed;
     match &cell.came {
         Came::Held => format!("held ({seed})"),
-        Came::TwoBelieved(_) => format!("two believed, none stale written ({seed})"),
+        Came::OutOfOrder(count) => format!("{count} out of order ({seed})"),
+        Came::TwoBelieved(_) => match cell.row {
+            Row::Unfenced(_) => format!("**two believed** ({seed})"),
+            _ => format!("two believed, none stale written ({seed})"),
+        },
         Came::Lost(count) => format!("**{count} lost** ({seed})"),
         Came::Broken(_) => format!("**BROKEN** ({seed})"),
+        Came::Failed(_) => format!("**FAILED** ({seed})"),
         Came::Skipped(why) => format!("skipped: {}", reasons.number(why)),
     }
 }
@@ -97,6 +131,7 @@ mod tests {
             row,
             seed,
             came,
+            has_page: true,
         }
     }
 
@@ -108,16 +143,25 @@ mod tests {
             cell("b", "kill", 2, Came::TwoBelieved(3)),
             cell("a", "cut", 3, why()),
             cell("b", "cut", 4, why()),
+            cell("a", "clock", 5, Came::OutOfOrder(2)),
+            cell("b", "clock", 6, Came::Failed("no port".into())),
         ];
         let expected = "\
 | what happens | a | b |
 | --- | --- | --- |
 | kill | held (1) | two believed, none stale written (2) |
 | cut | skipped: 1 | skipped: 1 |
+| clock | 2 out of order (5) | **FAILED** (6) |
 
 1. no server
+
+A cell again, with a page of it; N is its number:
+
+```sh
+cargo run -p leasehold-lab -- torture --store STORE --seed N --for 1500ms --faults FAULT
+```
 ";
-        assert_eq!(table(&cells), expected);
+        assert_eq!(table(&cells, Duration::from_millis(1_500)), expected);
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub use scene::{Bar, BarKind, Dot, DotKind, Lane, Scene};
 pub use svg::svg;
 
 /// Text that is safe between tags and in attributes.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

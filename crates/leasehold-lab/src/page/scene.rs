@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Access, Event, History, Line, Moment};
+use crate::history::{Access, Event, History, Line, Moment, Outcome};
 use crate::hold::{End, holds};
 use crate::invariant::Violation;
 
@@ -82,6 +82,8 @@ pub enum DotKind {
     Lost,
     /// A worker died.
     Killed,
+    /// Nobody knows whether it was done.
+    Unknown,
 }
 
 impl Scene {
@@ -268,6 +270,17 @@ impl Builder {
         let (kind, detail) = match &line.event {
             Event::Lost { why } => (DotKind::Lost, format!("{} was told: {why}", line.by)),
             Event::Killed => (DotKind::Killed, format!("{} was killed", line.by)),
+            Event::Failed { why } => (DotKind::Killed, format!("{} failed: {why}", line.by)),
+            Event::Answered {
+                outcome: Outcome::Unknown,
+                ..
+            } => unknown(&line.by, "its access"),
+            Event::Released {
+                outcome: Outcome::Unknown,
+            } => unknown(&line.by, "its release"),
+            Event::Refused { why, unknown: true } => {
+                unknown(&line.by, &format!("its acquire ({why})"))
+            }
             Event::Decides {
                 of,
                 access,
@@ -306,6 +319,11 @@ impl Builder {
         self.scene.length = self.end.saturating_sub(self.begin).max(1);
         self.scene
     }
+}
+
+fn unknown(by: &str, what: &str) -> (DotKind, String) {
+    let detail = format!("{by} does not know whether {what} was done");
+    (DotKind::Unknown, detail)
 }
 
 /// A token for a narrow place: its end, which is what differs.

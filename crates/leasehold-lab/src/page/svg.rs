@@ -21,7 +21,7 @@ text{font:12px system-ui,sans-serif;fill:#1f2937}\
 .alarm{fill:#b91c1c;font-weight:600}\
 .accepted{fill:#16a34a}.refused{fill:#fff;stroke:#dc2626;stroke-width:2}\
 .read{fill:#fff;stroke:#16a34a;stroke-width:1.5}.lost{fill:#f59e0b;stroke:#92400e}\
-.killed{stroke:#111827;stroke-width:2.5}";
+.killed{stroke:#111827;stroke-width:2.5}.unknown{fill:#a855f7;stroke:#581c87}";
 
 /// The picture, as an SVG document.
 #[must_use]
@@ -158,6 +158,12 @@ fn draw_dot(out: &mut String, dot: &Dot, y: f64, x: f64) {
             let (a, b, c, d) = (x - 5.0, x + 5.0, y - 5.0, y + 5.0);
             format!("<path class='killed' d='M{a:.1} {c}L{b:.1} {d}M{a:.1} {d}L{b:.1} {c}'>")
         }
+        DotKind::Unknown => {
+            let (a, b, c, d) = (x - 6.0, x + 6.0, y - 6.0, y + 6.0);
+            format!(
+                "<polygon class='unknown' points='{a:.1},{y} {x:.1},{c} {b:.1},{y} {x:.1},{d}'>"
+            )
+        }
     };
     let end = match shape.split(' ').next() {
         Some("<circle") => "</circle>",
@@ -208,6 +214,7 @@ fn legend(out: &mut String, y: f64) {
         (DotKind::Refused, "refused"),
         (DotKind::Lost, "told of a loss"),
         (DotKind::Killed, "killed"),
+        (DotKind::Unknown, "nobody knows"),
     ];
     for (kind, text) in dots {
         let dot = Dot {

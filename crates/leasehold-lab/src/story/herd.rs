@@ -29,6 +29,7 @@ type Result<T> = std::result::Result<T, Error>;
 enum Way {
     Poll,
     Broadcast,
+    Predecessor,
     Ours,
 }
 
@@ -46,6 +47,7 @@ pub(super) fn tell(stage: &Stage<'_>) -> Result<Report> {
     let ways = [
         ("everybody tries every 10 ms", Way::Poll, true),
         ("a release wakes everybody", Way::Broadcast, true),
+        ("each waits for the one before it", Way::Predecessor, false),
         ("leasehold: a release tells the next one", Way::Ours, false),
     ];
     for (title, way, should_be_bad) in ways {
@@ -106,6 +108,7 @@ async fn run(way: Way, server: &RedisServer) -> Result<(Counted, Duration)> {
     let name = format!("lab/herd/{way:?}");
     match way {
         Way::Ours => ours(&url, &name, server).await,
+        Way::Predecessor => in_a_row(&url, &name, server).await,
         Way::Poll | Way::Broadcast => by_hand(way, &url, &name, server).await,
     }
 }
@@ -164,6 +167,49 @@ async fn by_hand(
     }
     let took = begin.elapsed();
     Ok((less(counted(server), before), took))
+}
+
+/// Everybody draws a number, and whoever has the one before it tells it when it
+/// is done: as with the sequence nodes of ZooKeeper, but nobody here may die.
+async fn in_a_row(url: &str, name: &str, server: &RedisServer) -> Result<(Counted, Duration)> {
+    let client = redis::Client::open(url)?;
+    let mut first = client.get_multiplexed_async_connection().await?;
+    let begin: u64 = draw(&mut first, name).await?;
+    let waiting = Arc::new(Semaphore::new(0));
+    let mut waiters = JoinSet::new();
+    for _ in 0..WAITERS {
+        let (client, name, waiting) = (client.clone(), name.to_owned(), Arc::clone(&waiting));
+        waiters.spawn(async move {
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            let number = draw(&mut connection, &name).await?;
+            let mut listens = client.get_async_pubsub().await?;
+            listens.subscribe(format!("{name}/{}", number - 1)).await?;
+            // Nobody is done before all listen.
+            waiting.add_permits(1);
+            listens.into_on_message().next().await;
+            tokio::time::sleep(WORK).await;
+            tell_next(&mut connection, &name, number).await
+        });
+    }
+    let _ = waiting.acquire_many(WAITERS).await?;
+    let (before, since) = (counted(server), Instant::now());
+    tell_next(&mut first, name, begin).await?;
+    while let Some(ended) = waiters.join_next().await {
+        ended??;
+    }
+    let took = since.elapsed();
+    Ok((less(counted(server), before), took))
+}
+
+async fn draw(connection: &mut MultiplexedConnection, name: &str) -> Result<u64> {
+    Ok(redis::cmd("INCR").arg(name).query_async(connection).await?)
+}
+
+async fn tell_next(connection: &mut MultiplexedConnection, name: &str, number: u64) -> Result<()> {
+    let mut publish = redis::cmd("PUBLISH");
+    publish.arg(format!("{name}/{number}")).arg("done");
+    publish.exec_async(connection).await?;
+    Ok(())
 }
 
 async fn wait(way: Way, client: &redis::Client, name: &str, refused: &Semaphore) -> Result<()> {

@@ -28,6 +28,9 @@ pub struct Story {
     pub name: &'static str,
     /// What it shows, in one sentence.
     pub about: &'static str,
+    /// Whether it can be told on a server that is there already; the others
+    /// break their servers, or count what they do.
+    takes_url: bool,
     /// What is missing on this machine, if something is.
     lacks: fn() -> Option<&'static str>,
     tell: fn(&Stage<'_>) -> Result<Report, Error>,
@@ -38,48 +41,56 @@ pub const STORIES: &[Story] = &[
     Story {
         name: "oversell",
         about: "A flash sale with every lock that people write, from none to a fenced one",
+        takes_url: true,
         lacks: lacks_redis,
         tell: oversell::tell,
     },
     Story {
         name: "pause",
         about: "The holder stands still past its time and wakes up writing",
+        takes_url: true,
         lacks: lacks_redis,
         tell: pause::tell,
     },
     Story {
         name: "clock",
         about: "The clock of one Redlock node jumps, and two hold",
+        takes_url: false,
         lacks: || lacks_redis().or(lacks_clock()),
         tell: redlock::clock,
     },
     Story {
         name: "failover",
         about: "A primary dies before it has told its replicas of the lock",
+        takes_url: false,
         lacks: || lacks_sentinel().or(Version::System.lacks()),
         tell: failover::tell,
     },
     Story {
         name: "partition",
         about: "The holder is cut off from its store, and comes back",
+        takes_url: false,
         lacks: lacks_redis,
         tell: partition::tell,
     },
     Story {
         name: "amnesia",
         about: "A Redlock node restarts without its data, and two hold",
+        takes_url: false,
         lacks: lacks_redis,
         tell: redlock::amnesia,
     },
     Story {
         name: "herd",
         about: "Two hundred wait for one lock: what a hand-over costs the server",
+        takes_url: false,
         lacks: lacks_redis,
         tell: herd::tell,
     },
     Story {
         name: "stuck",
         about: "A holder lives and does nothing",
+        takes_url: true,
         lacks: lacks_redis,
         tell: stuck::tell,
     },
@@ -143,10 +154,25 @@ impl Story {
     /// # Errors
     /// If something is missing, or a worker cannot be started.
     pub fn tell(&self, stage: &Stage<'_>) -> Result<Report, Error> {
+        self.may_take(stage.url)?;
         match self.lacks() {
             Some(what) => Err(format!("{what} is missing on this machine").into()),
             None => (self.tell)(stage),
         }
+    }
+
+    /// Whether it can be told on this server, if one is named.
+    ///
+    /// # Errors
+    /// That it cannot, in one line for people.
+    pub fn may_take(&self, url: Option<&str>) -> Result<(), Error> {
+        if url.is_none() || self.takes_url {
+            return Ok(());
+        }
+        let others = STORIES.iter().filter(|story| story.takes_url);
+        let others: Vec<_> = others.map(|story| story.name).collect();
+        let (name, others) = (self.name, others.join(", "));
+        Err(format!("{name} starts servers of its own; --url is for {others}").into())
     }
 }
 
@@ -208,5 +234,30 @@ impl Report {
             std::fs::write(file, svg(&Scene::new(&told.history, &told.violations)))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_story_takes_a_url_or_says_in_one_line_that_it_does_not() {
+        let folder = Path::new("/nowhere");
+        for story in STORIES {
+            let stage = Stage {
+                folder,
+                // Nothing listens there.
+                url: Some("redis://127.0.0.1:1"),
+                progress: &|_| {},
+            };
+            if story.takes_url {
+                assert!(story.may_take(stage.url).is_ok(), "{}", story.name);
+                continue;
+            }
+            let refused = story.tell(&stage).unwrap_err().to_string();
+            let line = "starts servers of its own; --url is for oversell, pause, stuck";
+            assert_eq!(refused, format!("{} {line}", story.name));
+        }
     }
 }

@@ -131,7 +131,7 @@ impl Two {
         ];
         let mut violations = lost_updates(&history, "ledger");
         violations.extend(stale_writes(&history));
-        violations.extend(told_in_time(&history));
+        violations.extend(told_in_time(&history, 1));
         violations.extend(at_once);
         let title = title.to_owned();
         let told = Told {

@@ -1,29 +1,41 @@
 //! Server, workload, faults, history, invariants, report: all from one seed.
 
+mod excuse;
+mod hurry;
+mod leftover;
 mod report;
+mod tally;
 mod verdict;
+mod world;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use leasehold::engine::Promises;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use crate::crew::{Hand, until};
 use crate::disk::Disk;
-use crate::fault::{Answer, DISK_FULL, FAILOVER, Fault};
-use crate::ground::{Ground, Kind};
-use crate::history::Event;
+use crate::fault::{Answer, DISK_FULL, FAILOVER, Fault, SWITCH};
+use crate::ground::{Contents, Kind};
+use crate::history::{Event, now};
 use crate::proxy::Proxy;
 use crate::recorder::Recorder;
-use crate::resource::Resource;
+use crate::resource::{Resource, Temper};
 use crate::story::Error;
-use crate::worker::{Job, Sabotage, Strategy, Work};
+use crate::worker::{Job, LongWork, Sabotage, Strategy, Work};
 
+use hurry::Hurry;
+use leftover::{contents_of_one, left_behind};
 use verdict::Ended;
 
-pub use verdict::{Expected, Verdict};
+pub use excuse::Happened;
+pub use report::history_file;
+pub use tally::{Count, Tally};
+pub use verdict::Verdict;
+pub use world::{NOBODY_HIT, World};
 
 /// How long a fault lasts at most, in ttls.
 const LONGEST_FAULT: f64 = 2.5;
@@ -31,6 +43,10 @@ const LONGEST_FAULT: f64 = 2.5;
 const BOUND: u64 = 12;
 /// How long the workers may take until they ask for the first time.
 const LONGEST_START: Duration = Duration::from_secs(30);
+/// The file that says that the faults are over.
+const CALM: &str = "calm";
+/// The file that says that long work is over now.
+const HURRY: &str = "hurry";
 /// The lock of a run.
 const LOCK: &str = "lab/torture";
 
@@ -51,6 +67,8 @@ pub struct Plan {
     pub ttl_millis: u64,
     /// How long a hold takes.
     pub work_millis: u64,
+    /// How long it takes now and then, while faults happen.
+    pub long_work_millis: Option<u64>,
     /// How many may hold at once: a mutex, or a semaphore.
     pub permits: u32,
     /// Whether the resource checks fences.
@@ -59,92 +77,96 @@ pub struct Plan {
     pub sabotage: Option<Sabotage>,
 }
 
-/// A run that is under way.
-#[derive(Debug)]
-pub struct World {
-    /// The store.
-    pub ground: Box<dyn Ground>,
-    /// The workers.
-    pub hands: Vec<Hand>,
-    /// The network of each worker, one proxy per server.
-    pub networks: Vec<Vec<Proxy>>,
-    /// What happened so far.
-    pub recorder: Recorder,
-    jobs: Vec<Job>,
-    /// The disk of the store; why it has none of its own, if it has not. It
-    /// goes last, after the servers.
-    pub disk: Result<Disk, String>,
-}
-
-impl World {
-    /// One of the workers.
-    #[must_use]
-    pub fn choose_worker(&self, choice: u64) -> usize {
-        usize::try_from(choice % self.hands.len() as u64).unwrap_or(0)
-    }
-
-    /// One of the servers, and its name; none if there is none.
-    #[must_use]
-    pub fn choose_server(&self, choice: u64) -> Option<(usize, String)> {
-        let count = self.ground.servers() as u64;
-        let number = usize::try_from(choice.checked_rem(count)?).unwrap_or(0);
-        Some((number, format!("server {}", number + 1)))
-    }
-
-    /// Tells a worker to stand still before its next write.
-    ///
-    /// # Errors
-    /// If it cannot be told.
-    pub fn stop_at_write(&self, number: usize) -> std::io::Result<()> {
-        let file = self.jobs[number].stops_with.as_ref();
-        file.map_or(Ok(()), |file| std::fs::write(file, ""))
-    }
-
-    /// Starts a worker anew in the place of a dead one.
-    ///
-    /// # Errors
-    /// If it cannot be started.
-    pub fn start_worker(&mut self, number: usize) -> Result<(), Error> {
-        self.hands[number] = Hand::start(&self.jobs[number], &self.recorder)?;
-        Ok(())
-    }
-}
-
-/// Runs a plan to its end in this folder.
+/// Runs a plan to its end in this folder. A run that breaks off in the middle
+/// has a verdict too, which says so.
 ///
 /// # Errors
 /// If the store or a worker cannot be started.
-pub fn torture(plan: &Plan, folder: &Path, progress: &dyn Fn(&str)) -> Result<Verdict, Error> {
-    let recorder = Recorder::default();
-    let ledger = Resource::start("ledger", 0, recorder.clone())?;
+pub fn torture(
+    plan: &Plan,
+    folder: &Path,
+    recorder: &Recorder,
+    progress: &dyn Fn(&str),
+) -> Result<Verdict, Error> {
+    let temper = match plan.sabotage {
+        Some(Sabotage::ResourceForgetsMark) => Temper::Forgets,
+        _ if plan.fenced => Temper::LosesAnswers,
+        // The one write that comes too late would be lost with its answer.
+        _ => Temper::Sound,
+    };
+    let ledger = Resource::start_with("ledger", 0, recorder.clone(), temper)?;
     let stop = folder.join("stop");
-    let mut world = start(plan, folder, &recorder, ledger.address, &stop)?;
+    let (mut world, promises, before) =
+        unless_it_panics(|| start(plan, folder, recorder, ledger.address, &stop))?;
+    let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
+    let hurry = (!plan.fenced).then(|| Hurry::start(recorder, folder.join(HURRY)));
+    let mut faults = Vec::new();
+    let ran = unless_it_panics(|| run(plan, &mut world, folder, bound, &mut faults, progress));
+    tell_failure(recorder, "the run broke off", ran);
+    std::fs::write(&stop, "")?;
+    world.finish(bound);
+    drop(hurry);
+    let left = unless_it_panics(|| left_behind(&*world.ground, plan, &before));
+    let left = tell_failure(recorder, "the store cannot be looked at", left);
+    faults.extend(switches(&mut world));
+    let ended = Ended {
+        faults,
+        workers: world.jobs.iter().map(|job| job.name.clone()).collect(),
+        bound,
+        left: left.unwrap_or_default(),
+        promises,
+        takes_over: world.ground.takes_over(),
+    };
+    Ok(Verdict::new(plan, &recorder.history(), ended))
+}
+
+/// Both phases: with faults, and without.
+fn run(
+    plan: &Plan,
+    world: &mut World,
+    folder: &Path,
+    bound: Duration,
+    faults: &mut Vec<Happened>,
+    progress: &dyn Fn(&str),
+) -> Result<(), Error> {
+    let recorder = world.recorder.clone();
     let names: Vec<String> = world.jobs.iter().map(|job| job.name.clone()).collect();
     let is_at_work = |name: &String| recorder.has(|line| line.by == *name);
     if !until(LONGEST_START, || names.iter().all(is_at_work)) {
         return Err("a worker did not come to work".into());
     }
     tell_phase(&recorder, "safety");
-    let answers = break_things(plan, &mut world, progress);
+    break_things(plan, world, faults, progress);
+    std::fs::write(folder.join(CALM), "")?;
     progress("no more faults: everybody gets the lock again");
     tell_phase(&recorder, "liveness");
-    let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
-    until(bound, || verdict::all_served(&recorder, &names));
-    std::fs::write(&stop, "")?;
-    for hand in &mut world.hands {
-        hand.finish(bound);
+    until(bound, || {
+        verdict::all_served(&recorder, &names) || world.hands.iter_mut().all(Hand::has_ended)
+    });
+    Ok(())
+}
+
+/// The same with a panic as an error: a server that does not start again is an
+/// assertion that fails.
+fn unless_it_panics<T>(act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+    caught.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        Err(text.unwrap_or("it panicked").into())
+    })
+}
+
+/// Puts it into the history if something of the lab went wrong.
+fn tell_failure<T>(recorder: &Recorder, what: &str, ended: Result<T, Error>) -> Option<T> {
+    match ended {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let why = format!("{what}: {error}");
+            recorder.tell("lab", Event::Failed { why });
+            None
+        }
     }
-    let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
-    let left = left_behind(&url, plan.ttl_millis)?;
-    let promises = promises(&url)?;
-    let ended = Ended {
-        answers,
-        workers: names,
-        bound,
-        left,
-        promises,
-    };
-    Ok(Verdict::new(plan, &recorder.history(), ended))
 }
 
 fn start(
@@ -153,7 +175,7 @@ fn start(
     recorder: &Recorder,
     ledger: SocketAddr,
     stop: &Path,
-) -> Result<World, Error> {
+) -> Result<(World, Promises, Contents), Error> {
     let has = |name: &str| plan.faults.iter().any(|fault| fault.name == name);
     let place = folder.join("store");
     std::fs::create_dir_all(&place)?;
@@ -172,6 +194,7 @@ fn start(
         networks: Vec::new(),
         recorder: recorder.clone(),
         jobs: Vec::new(),
+        ttl: Duration::from_millis(plan.ttl_millis),
     };
     let strategy = match plan.fenced {
         true => Strategy::Fenced,
@@ -179,6 +202,7 @@ fn start(
     };
     let whole = world.ground.url(&world.ground.ports(), plan.ttl_millis);
     let promises = promises(&whole)?;
+    let before = contents_of_one(&*world.ground, plan)?;
     for number in 1..=plan.workers {
         let mut proxies = Vec::new();
         for port in world.ground.ports() {
@@ -193,12 +217,18 @@ fn start(
                 rests_millis: 5,
                 at_most: None,
             },
-            patience_millis: 2 * plan.ttl_millis,
+            long_work: plan.long_work_millis.map(|millis| LongWork {
+                millis,
+                seed: plan.seed.wrapping_mul(1_000_003) ^ ((number as u64) << 32),
+                ends_with: folder.join(CALM),
+            }),
+            patience_millis: 2 * plan.ttl_millis + plan.long_work_millis.unwrap_or(0),
             ttl_millis: plan.ttl_millis,
             sabotage: plan.sabotage,
             permits: plan.permits,
             // Every other one, because the rest connects as users do.
             tells_place: promises.fair && plan.permits == 1 && number % 2 == 1,
+            hurries_with: (!plan.fenced).then(|| folder.join(HURRY)),
             stops_with: Some(folder.join(format!("stop-{number}"))),
             ends_with: Some(PathBuf::from(stop)),
             ..Job::new(&format!("w{number}"), strategy, &url, LOCK, ledger)
@@ -207,17 +237,17 @@ fn start(
         world.networks.push(proxies);
         world.jobs.push(job);
     }
-    Ok(world)
+    Ok((world, promises, before))
 }
 
-/// Lets faults happen one after the other, and gives what became of each.
+/// Lets faults happen one after the other, and notes what became of each.
 fn break_things(
     plan: &Plan,
     world: &mut World,
+    happened: &mut Vec<Happened>,
     progress: &dyn Fn(&str),
-) -> Vec<(&'static str, Answer)> {
+) {
     let mut rng = StdRng::seed_from_u64(plan.seed);
-    let mut answers = Vec::new();
     let begin = Instant::now();
     while begin.elapsed() < plan.length && !plan.faults.is_empty() {
         std::thread::sleep(Duration::from_millis(
@@ -227,9 +257,16 @@ fn break_things(
         let most = plan.ttl_millis as f64 * LONGEST_FAULT;
         let length = Duration::from_millis(rng.random_range(20..=most as u64));
         progress(fault.name);
-        let answer = (fault.happen)(world, rng.random(), length);
+        // Every other one is aimed at whoever holds, the first one too.
+        let choice = (rng.random::<u64>() & !1) | (happened.len() as u64 & 1);
+        let since = now();
+        let answer = (fault.happen)(world, choice, length);
         let is_idle = plan.faults.len() == 1 && matches!(answer, Answer::Skipped(_));
-        answers.push((fault.name, answer));
+        happened.push(Happened {
+            fault: fault.name,
+            answer,
+            span: (since, now()),
+        });
         if is_idle {
             break;
         }
@@ -237,7 +274,22 @@ fn break_things(
     if plan.faults.is_empty() {
         std::thread::sleep(plan.length);
     }
-    answers
+}
+
+/// Takes what the store tells of servers that took over into the history: it is
+/// a fault like any other, whoever made it.
+fn switches(world: &mut World) -> Vec<Happened> {
+    let switches = world.ground.switches();
+    for &(from, to) in &switches {
+        world.recorder.broke(SWITCH, "the leading server", from);
+        world.recorder.healed(SWITCH, "the leading server", to);
+    }
+    let happened = switches.into_iter().map(|span| Happened {
+        fault: SWITCH,
+        answer: Answer::Installed,
+        span,
+    });
+    happened.collect()
 }
 
 fn tell_phase(recorder: &Recorder, name: &str) {
@@ -245,28 +297,9 @@ fn tell_phase(recorder: &Recorder, name: &str) {
 }
 
 /// What the store guarantees.
-fn promises(url: &str) -> Result<leasehold::engine::Promises, Error> {
+fn promises(url: &str) -> Result<Promises, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     Ok(runtime.block_on(leasehold::inspect(url))?.promises())
-}
-
-/// How many claims are in the queue when nobody is left and their time is over.
-fn left_behind(url: &str, ttl_millis: u64) -> Result<usize, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let inspector = leasehold::inspect(url).await?;
-        let deadline =
-            Instant::now() + Duration::from_millis(4 * ttl_millis) + Duration::from_secs(3);
-        loop {
-            let left = inspector.queue(LOCK).await?.claims.len();
-            if left == 0 || Instant::now() > deadline {
-                return Ok(left);
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    })
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Plan, Verdict};
-use crate::page::{Mood, Run, Table, page};
+use super::{Plan, Tally, Verdict};
+use crate::page::{Mood, Run, Scene, Table, page, svg};
 
 impl Verdict {
     /// Writes the page and the history into this folder, under this name, and
@@ -13,8 +13,12 @@ impl Verdict {
     /// As writing does.
     pub fn write(&self, plan: &Plan, name: &str, out: &Path) -> std::io::Result<PathBuf> {
         std::fs::create_dir_all(out)?;
-        let file = std::fs::File::create(out.join(format!("{name}.jsonl")))?;
+        // In the order of time, in the place of what was written while it ran:
+        // at once, so that there is always one of the two.
+        let (path, whole) = (history_file(out, name), out.join(format!("{name}.whole")));
+        let file = std::fs::File::create(&whole)?;
         self.history.write(std::io::BufWriter::new(file))?;
+        std::fs::rename(whole, path)?;
         let violations = self.violations();
         let title = format!("seed {}", plan.seed);
         let runs = [Run {
@@ -26,10 +30,20 @@ impl Verdict {
             true => Mood::Good,
             false => Mood::Bad,
         };
-        let heads = ["store", "grants", "broken", "as the theory says"];
+        let heads = [
+            "store",
+            "asked for the lock",
+            "gave it back",
+            "accesses under it",
+            "broken",
+            "as the theory says",
+        ];
+        let tally = Tally::of(&self.history);
         let row = vec![
             plan.kind.name.to_owned(),
-            self.grants.to_string(),
+            tally.acquires.to_string(),
+            tally.releases.to_string(),
+            tally.accesses.to_string(),
             self.broken.len().to_string(),
             self.allowed.len().to_string(),
         ];
@@ -42,4 +56,22 @@ impl Verdict {
         std::fs::write(&path, page(name, lead, &table, &runs))?;
         Ok(path)
     }
+
+    /// Writes the picture into this folder, as a file of its own.
+    ///
+    /// # Errors
+    /// As writing does.
+    pub fn write_picture(&self, name: &str, out: &Path) -> std::io::Result<PathBuf> {
+        std::fs::create_dir_all(out)?;
+        let path = out.join(format!("{name}.svg"));
+        let picture = svg(&Scene::new(&self.history, &self.violations()));
+        std::fs::write(&path, picture)?;
+        Ok(path)
+    }
+}
+
+/// Where the history of the run with this name is, also while it goes on.
+#[must_use]
+pub fn history_file(out: &Path, name: &str) -> PathBuf {
+    out.join(format!("{name}.jsonl"))
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use leasehold::engine::{Grade, Promises};
 
 use super::Plan;
-use crate::fault::{Answer, FAILOVER, PAUSE_AT_WRITE};
+use super::excuse::{Excuse, Happened, Lies};
+use crate::fault::{FAILOVER, PAUSE_AT_WRITE, SWITCH};
 use crate::history::{Event, History};
 use crate::hold::holds;
 use crate::invariant::{
-    Violation, capacity, exclusion, linearizable, lost_updates, order_of_service, progress,
-    stale_writes, token_order, told_in_time,
+    Violation, capacity, ends_well, exclusion, linearizable, lost_updates, order_of_service,
+    progress, stale_writes, token_order, told_in_time,
 };
 use crate::recorder::Recorder;
 
@@ -24,29 +25,23 @@ pub struct Verdict {
     pub broken: Vec<Violation>,
     /// What the theory allows under these faults, and happened.
     pub allowed: Vec<Violation>,
-    /// What became of each fault.
-    pub answers: Vec<(&'static str, Answer)>,
+    /// The faults, and what became of each.
+    pub faults: Vec<Happened>,
     /// How many times the lock was granted.
     pub grants: usize,
 }
 
-/// Whether a violation may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expected {
-    /// Never.
-    Never,
-    /// Under these faults on this store.
-    Possible,
-}
-
-/// Whether two may believe to hold under this fault, by what the store promises.
-fn lets_two_in(promises: Promises, fault: &str) -> bool {
+/// Whether two may believe to hold under this fault, by what the store promises,
+/// and whether another server takes over from one that is away.
+fn lets_two_in(promises: Promises, takes_over: bool, fault: &str) -> bool {
+    // A store whose tokens are ordered whatever happens knows when it forgot.
+    let may_forget = !promises.durable && promises.fence < Grade::Ordered;
     match fault {
         // A clock that jumps lets a store forget before the time; one that
         // promises to be durable must not.
         "clock" => !promises.durable,
-        // A store whose tokens are ordered whatever happens knows when it forgot.
-        "restart-empty" | FAILOVER => !promises.durable && promises.fence < Grade::Ordered,
+        "restart-empty" | FAILOVER | SWITCH => may_forget,
+        "restart" | "pause-server" => takes_over && may_forget,
         _ => false,
     }
 }
@@ -54,68 +49,73 @@ fn lets_two_in(promises: Promises, fault: &str) -> bool {
 /// What is known at the end of a run, beside its history.
 #[derive(Debug)]
 pub(super) struct Ended {
-    pub(super) answers: Vec<(&'static str, Answer)>,
+    pub(super) faults: Vec<Happened>,
     pub(super) workers: Vec<String>,
     /// How long everybody may take after the faults.
     pub(super) bound: Duration,
-    /// How many claims are left.
-    pub(super) left: usize,
+    /// What is left in the store, in words.
+    pub(super) left: Vec<String>,
     pub(super) promises: Promises,
+    /// Whether another server takes over from one that is away.
+    pub(super) takes_over: bool,
 }
 
 impl Verdict {
     pub(super) fn new(plan: &Plan, history: &History, ended: Ended) -> Self {
         let promises = ended.promises;
-        let has = |happens: &dyn Fn(&str) -> bool| match plan
-            .faults
-            .iter()
-            .any(|fault| happens(fault.name))
-        {
-            true => Expected::Possible,
-            false => Expected::Never,
-        };
-        let two = has(&|fault| lets_two_in(promises, fault));
+        let excuse =
+            |explains: &dyn Fn(&str) -> bool| Excuse::of(&ended.faults, plan.ttl_millis, explains);
+        let lets_two_in = |fault: &str| lets_two_in(promises, ended.takes_over, fault);
+        let two = excuse(&lets_two_in);
         // Tokens that go by a clock may repeat themselves where two may hold.
         let tokens = match promises.fence {
-            Grade::Ordered => Expected::Never,
-            _ => two,
+            Grade::Ordered => Excuse::default(),
+            _ => two.clone(),
         };
         // Nobody's lock survives a pause between the last look and the write.
-        let pauses = has(&|fault| matches!(fault, "pause" | PAUSE_AT_WRITE));
-        let unfenced = match (plan.fenced, two, pauses) {
-            (true, _, _) | (false, Expected::Never, Expected::Never) => Expected::Never,
-            _ => Expected::Possible,
+        let unfenced = match plan.fenced {
+            true => Excuse::default(),
+            false => {
+                excuse(&|fault| matches!(fault, "pause" | PAUSE_AT_WRITE) || lets_two_in(fault))
+            }
         };
+        let never = Excuse::default();
+        // What was written with a clock that was ahead is kept for longer.
+        let clock = excuse(&|fault| fault == "clock");
         let bound = u64::try_from(ended.bound.as_nanos()).unwrap_or(u64::MAX);
         let mut found = vec![
-            (tokens, token_order(history)),
+            (&tokens, Lies::Meets, token_order(history)),
             (
-                Expected::Never,
+                &never,
+                Lies::Within,
                 progress(history, "liveness", &ended.workers, bound),
             ),
-            (Expected::Never, leftover(history, ended.left)),
+            (&clock, Lies::Meets, leftover(history, &ended.left)),
+            (&never, Lies::Within, ends_well(history)),
         ];
-        if plan.permits > 1 {
-            let permits = usize::try_from(plan.permits).unwrap_or(usize::MAX);
-            found.push((two, capacity(history, permits)));
+        let permits = usize::try_from(plan.permits).unwrap_or(usize::MAX);
+        found.push((&two, Lies::Within, told_in_time(history, permits)));
+        if permits > 1 {
+            found.push((&two, Lies::Within, capacity(history, permits)));
         } else {
             found.extend([
-                (two, exclusion(history)),
-                (two, told_in_time(history)),
-                (unfenced, stale_writes(history)),
-                (unfenced, lost_updates(history, "ledger")),
-                (Expected::Never, linearizable(history, 0)),
+                (&two, Lies::Within, exclusion(history)),
+                (&unfenced, Lies::Begins, stale_writes(history)),
+                (&unfenced, Lies::Begins, lost_updates(history, "ledger")),
+                (&never, Lies::Within, linearizable(history, 0)),
             ]);
         }
         if promises.fair && plan.permits == 1 {
             // Who comes to a store that forgot may be first in its new queue.
-            found.push((two, order_of_service(history)));
+            found.push((&two, Lies::Begins, order_of_service(history)));
         }
         let (mut broken, mut allowed) = (Vec::new(), Vec::new());
-        for (expected, violations) in found {
-            match expected {
-                Expected::Never => broken.extend(violations),
-                Expected::Possible => allowed.extend(violations),
+        for (excuse, lies, violations) in found {
+            for violation in violations {
+                match excuse.explains(lies, &violation) {
+                    true => allowed.push(violation),
+                    false => broken.push(violation),
+                }
             }
         }
         Self {
@@ -123,7 +123,7 @@ impl Verdict {
             grants: holds(history).len(),
             broken,
             allowed,
-            answers: ended.answers,
+            faults: ended.faults,
         }
     }
 
@@ -134,16 +134,19 @@ impl Verdict {
     }
 }
 
-fn leftover(history: &History, left: usize) -> Vec<Violation> {
+fn leftover(history: &History, left: &[String]) -> Vec<Violation> {
     let last = history.lines.len().saturating_sub(1);
-    let end = history.span().1;
+    let (begin, end) = history.span();
     let violation = Violation {
         invariant: "nothing left behind",
-        text: format!("{left} claims are left in the queue when all are gone"),
+        text: format!("this is left when all are gone: {}", left.join(", ")),
         lines: [last, last],
-        span: (end, end),
+        span: (begin, end),
     };
-    (left > 0).then_some(violation).into_iter().collect()
+    (!left.is_empty())
+        .then_some(violation)
+        .into_iter()
+        .collect()
 }
 
 /// Whether everybody has been granted the lock since the faults ended.
@@ -157,4 +160,87 @@ pub(super) fn all_served(recorder: &Recorder, workers: &[String]) -> bool {
     let granted = lines.filter(|line| matches!(line.event, Event::Granted { .. }));
     let served: BTreeSet<_> = granted.map(|line| &line.by).collect();
     workers.iter().all(|worker| served.contains(worker))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::{Answer, Fault};
+    use crate::ground::Kind;
+    use crate::history::tests::{granted, line};
+    use leasehold::engine::Reach;
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    /// Two who hold at once on a store that may forget, at three seconds, and a
+    /// clock that jumped from so many milliseconds on, or did not.
+    fn verdict(clock: Answer, from: u64) -> Verdict {
+        let named = |name| Fault::find(name).copied();
+        let plan = Plan {
+            kind: Kind::find("redis").unwrap(),
+            faults: ["cut", "clock"].into_iter().filter_map(named).collect(),
+            seed: 1,
+            length: Duration::from_secs(4),
+            workers: 2,
+            ttl_millis: 1_500,
+            work_millis: 15,
+            long_work_millis: None,
+            permits: 1,
+            fenced: true,
+            sabotage: None,
+        };
+        let history = History::new(vec![
+            line(2_000, "w1", granted(1, 3_500)),
+            line(3_000, "w2", granted(2, 4_500)),
+            line(3_100, "w1", Event::Releases),
+            line(3_200, "w2", Event::Releases),
+        ]);
+        let happened = |fault, answer, from: u64| Happened {
+            fault,
+            answer,
+            span: (from * MILLISECOND, (from + 200) * MILLISECOND),
+        };
+        let ended = Ended {
+            faults: vec![
+                happened("cut", Answer::Installed, 2_900),
+                happened("clock", clock, from),
+            ],
+            workers: Vec::new(),
+            bound: Duration::ZERO,
+            left: Vec::new(),
+            promises: Promises::least(Reach::Network),
+            takes_over: false,
+        };
+        let mut verdict = Verdict::new(&plan, &history, ended);
+        verdict.broken.retain(|it| it.invariant == "exclusion");
+        verdict
+    }
+
+    #[test]
+    fn two_holders_are_excused_by_a_jump_of_the_clock_that_took_place_then() {
+        let installed = verdict(Answer::Installed, 2_950);
+        assert_eq!(installed.broken.len(), 0, "{:?}", installed.broken);
+        assert_eq!(installed.allowed.len(), 1, "{:?}", installed.allowed);
+        for (answer, from) in [
+            (Answer::Skipped("no clock to move".into()), 2_950),
+            (Answer::Installed, 100),
+            (Answer::Installed, 3_050),
+        ] {
+            let verdict = verdict(answer.clone(), from);
+            assert_eq!(verdict.broken.len(), 1, "{answer:?} at {from}");
+            assert_eq!(verdict.allowed, [], "{answer:?} at {from}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_away_lets_two_in_only_where_another_takes_over() {
+        let forgets = Promises::least(Reach::Network);
+        let mut durable = forgets;
+        durable.durable = true;
+        for fault in ["restart", "pause-server"] {
+            assert!(lets_two_in(forgets, true, fault));
+            assert!(!lets_two_in(forgets, false, fault));
+            assert!(!lets_two_in(durable, true, fault));
+        }
+    }
 }

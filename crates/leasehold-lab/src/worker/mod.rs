@@ -14,6 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Event, Line, now};
@@ -38,6 +40,8 @@ pub struct Job {
     pub resource: SocketAddr,
     /// What it does to it.
     pub work: Work,
+    /// Work that takes longer, now and then.
+    pub long_work: Option<LongWork>,
     /// How long a lock without renewal lasts.
     pub ttl_millis: u64,
     /// How long it waits for a lock before it asks anew.
@@ -49,6 +53,8 @@ pub struct Job {
     pub permits: u32,
     /// Whether it tells when the store has put it into the queue.
     pub tells_place: bool,
+    /// Work that takes long is over when this file is there.
+    pub hurries_with: Option<PathBuf>,
     /// It removes this file and stands still before its next write if the file
     /// is there.
     pub stops_with: Option<PathBuf>,
@@ -99,6 +105,27 @@ pub struct Work {
     pub rests_millis: u64,
     /// The worker ends after so many holds.
     pub at_most: Option<u64>,
+}
+
+/// Work that takes longer in some holds, drawn by a seed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongWork {
+    /// How long it takes.
+    pub millis: u64,
+    /// What draws the holds.
+    pub seed: u64,
+    /// None is drawn any more when this file is there.
+    pub ends_with: PathBuf,
+}
+
+/// One hold of so many takes long.
+const ONE_IN: u32 = 4;
+
+impl LongWork {
+    fn is_drawn(&self, hold: u64) -> bool {
+        let mut rng = StdRng::seed_from_u64(self.seed.wrapping_add(hold));
+        rng.random_ratio(1, ONE_IN) && !self.ends_with.exists()
+    }
 }
 
 /// What goes wrong in a worker, in its first hold.
@@ -160,11 +187,13 @@ impl Job {
                 rests_millis: 20,
                 at_most: Some(1),
             },
+            long_work: None,
             ttl_millis: 1_000,
             patience_millis: 20_000,
             max_hold_millis: None,
             permits: 1,
             tells_place: false,
+            hurries_with: None,
             stops_with: None,
             ends_with: None,
             sabotage: None,
@@ -177,6 +206,23 @@ impl Worker {
     /// Whether this hold has the accident.
     fn has(&self, hold: u64, accident: &Accident) -> bool {
         hold == 0 && self.job.accident.as_ref() == Some(accident)
+    }
+
+    /// How long the work of this hold takes.
+    fn takes_millis(&self, hold: u64) -> u64 {
+        let long = self.job.long_work.as_ref();
+        let long = long.filter(|long| long.is_drawn(hold));
+        long.map_or(self.job.work.takes_millis, |long| long.millis)
+    }
+
+    /// Comes back when somebody wants its work to be over.
+    async fn is_hurried(&self) {
+        let Some(file) = &self.job.hurries_with else {
+            return std::future::pending().await;
+        };
+        while !file.exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
     }
 
     /// Whether somebody wants it to stand still before this write.
@@ -255,13 +301,34 @@ pub async fn work(job: Job) -> Result<(), Box<dyn std::error::Error + Send + Syn
         };
         running.spawn(async move {
             match session {
-                Some(session) => ours::run(&worker, &by, &session).await,
+                Some(session) => ours::run(&worker, &by, session).await,
                 None => redis::run(&worker, &by, &local).await,
             }
         });
     }
+    drop(session);
     while let Some(ended) = running.join_next().await {
         ended??;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_holds_take_long_until_that_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let ends_with = folder.path().join("over");
+        let long = LongWork {
+            millis: 3_000,
+            seed: 7,
+            ends_with: ends_with.clone(),
+        };
+        let count = || (0..200).filter(|&hold| long.is_drawn(hold)).count();
+        assert!((20..100).contains(&count()), "{}", count());
+        std::fs::write(ends_with, "").unwrap();
+        assert_eq!(count(), 0);
+    }
 }

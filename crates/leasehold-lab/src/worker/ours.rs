@@ -9,11 +9,14 @@ use leasehold::{Effect, Guard, Session};
 use super::observed::observed;
 use super::section::{Done, section};
 use super::{Job, Strategy, Worker, tell};
-use crate::history::{Event, Moment, now};
+use crate::history::{Event, Moment, Outcome, now};
 use crate::resource::Client;
 
 /// How often a holder looks how long it may go on.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What is less is no renewal, in nanoseconds.
+const JITTER: Moment = 5_000_000;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -22,8 +25,14 @@ pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
         return Ok(Arc::new(leasehold::connect(&job.url).await?));
     }
     // The store's URL without its options: the engine has no say in them.
-    let url = job.url.split('?').next().unwrap_or_default();
-    let mut engine = Bench::new(url).await?.engine().await;
+    let url = job.url.split('?').next().unwrap_or_default().to_owned();
+    // The bench panics if the store goes away after its first connection. In a
+    // task of its own that is an error like any other, and is tried again.
+    let engine = tokio::spawn(async move {
+        let bench = Bench::new(&url).await?;
+        Ok::<_, leasehold::Error>(bench.engine().await)
+    });
+    let mut engine = engine.await??;
     if let Some(sabotage) = job.sabotage {
         engine = sabotage.on(engine);
     }
@@ -53,9 +62,19 @@ pub(super) async fn connect_patiently(job: &Job) -> Result<Arc<Session>> {
 }
 
 /// Locks and works until the work is done. A session that is lost is replaced.
-pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Result<()> {
+pub(super) async fn run(worker: &Worker, by: &str, mut session: Arc<Session>) -> Result<()> {
+    let ended = rounds(worker, by, &mut session).await;
+    // The last task that has it closes it.
+    if let Some(session) = Arc::into_inner(session) {
+        // A store that is away has it end by itself.
+        let patience = Duration::from_millis(worker.job.patience_millis);
+        let _ = tokio::time::timeout(patience, session.close()).await;
+    }
+    ended
+}
+
+async fn rounds(worker: &Worker, by: &str, session: &mut Arc<Session>) -> Result<()> {
     let mut client = Client::connect(worker.job.resource, by)?;
-    let mut session = session.clone();
     let patience = Duration::from_millis(worker.job.patience_millis);
     loop {
         tell(
@@ -64,7 +83,7 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
                 name: worker.job.lock.clone(),
             },
         );
-        let guard = match lock(&worker.job, &session, patience).await {
+        let guard = match lock(&worker.job, session, patience).await {
             Ok(guard) => guard,
             Err(error) => {
                 let unknown = error.effect() == Effect::Unknown;
@@ -82,7 +101,7 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
                 // back soon.
                 tokio::time::sleep(LOOK).await;
                 if let Ok(Ok(next)) = tokio::time::timeout(patience, connect(&worker.job)).await {
-                    session = next;
+                    *session = next;
                 }
                 continue;
             }
@@ -94,7 +113,8 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
             Event::Granted {
                 name,
                 token,
-                until: Some(until(&guard)),
+                // One that is over by now was never believed in.
+                until: Some(until(&guard).unwrap_or_else(now)),
             },
         );
         let hold = worker.next_hold();
@@ -103,13 +123,8 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
         // at the lock before it writes.
         let may_write = || {
             let may = guard.check().is_ok();
-            if may {
-                tell(
-                    by,
-                    Event::Renewed {
-                        until: until(&guard),
-                    },
-                );
+            if let Some(until) = until(&guard).filter(|_| may) {
+                tell(by, Event::Renewed { until });
             }
             may
         };
@@ -130,12 +145,21 @@ pub(super) async fn run(worker: &Worker, by: &str, session: &Arc<Session>) -> Re
             continue;
         };
         tell(by, Event::Releases);
-        let unknown = guard.release().await.is_err();
-        tell(by, Event::Released { unknown });
+        let outcome = outcome(&guard.release().await);
+        tell(by, Event::Released { outcome });
         if done == Done::Empty || worker.is_done(hold + 1) {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(worker.job.work.rests_millis)).await;
+    }
+}
+
+/// Whether the store did it. That there was nothing left to give back is known.
+fn outcome(released: &leasehold::Result<()>) -> Outcome {
+    match released {
+        Ok(()) => Outcome::Ok,
+        Err(error) if error.effect() == Effect::Unknown => Outcome::Unknown,
+        Err(_) => Outcome::No,
     }
 }
 
@@ -154,21 +178,50 @@ async fn lock(job: &Job, session: &Session, patience: Duration) -> leasehold::Re
 
 /// Tells how long the holder may go on; ends when it may not.
 async fn watch(by: &str, guard: &Guard) {
-    let mut told = until(guard);
+    let mut told = until(guard).unwrap_or(0);
     loop {
         tokio::select! {
             _ = guard.lost() => return,
             () = tokio::time::sleep(LOOK) => {}
         }
-        let until = until(guard);
-        if until > told {
+        // When it is computed is no news.
+        if let Some(until) = until(guard).filter(|&until| until > told + JITTER) {
             told = until;
             tell(by, Event::Renewed { until });
         }
     }
 }
 
-fn until(guard: &Guard) -> Moment {
+/// Until when it may believe to hold; none if it may not any more. The time is
+/// read first: a process that stands still between the two lines must not believe
+/// for longer because of that.
+fn until(guard: &Guard) -> Option<Moment> {
+    let now = now();
     let nanos = u64::try_from(guard.valid_for().as_nanos());
-    now().saturating_add(nanos.unwrap_or(Moment::MAX))
+    let nanos = nanos.unwrap_or(Moment::MAX);
+    (nanos > 0).then(|| now.saturating_add(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_release_of_what_was_lost_is_no_riddle() {
+        let session = leasehold::connect("memory://").await.unwrap();
+        let guard = session.mutex("lost").lock().await.unwrap();
+        session.close().await;
+        let released = guard.release().await;
+        assert_eq!(outcome(&released), Outcome::No, "{released:?}");
+        assert_eq!(outcome(&Ok(())), Outcome::Ok);
+    }
+
+    #[tokio::test]
+    async fn what_was_lost_is_not_believed_in_for_another_moment() {
+        let session = leasehold::connect("memory://").await.unwrap();
+        let guard = session.mutex("believed").lock().await.unwrap();
+        assert!(until(&guard).is_some_and(|until| until > now()));
+        session.close().await;
+        assert_eq!(until(&guard), None);
+    }
 }

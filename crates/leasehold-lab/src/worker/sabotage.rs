@@ -30,11 +30,17 @@ pub enum Sabotage {
     LosesPlace,
     /// A semaphore has one permit more than it says.
     ExtraPermit,
+    /// A release is done, and never comes back.
+    HangingRelease,
+    /// A release is done, and panics.
+    CrashingRelease,
+    /// Not the engine but the resource: it lets in whoever shows a fence.
+    ResourceForgetsMark,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::LateWatchdog,
         Self::NoOwnerCheck,
         Self::EarlyExpiry,
@@ -42,6 +48,9 @@ impl Sabotage {
         Self::LazyRelease,
         Self::LosesPlace,
         Self::ExtraPermit,
+        Self::HangingRelease,
+        Self::CrashingRelease,
+        Self::ResourceForgetsMark,
     ];
 
     /// Its name on the command line.
@@ -55,6 +64,9 @@ impl Sabotage {
             Self::LazyRelease => "lazy-release",
             Self::LosesPlace => "loses-place",
             Self::ExtraPermit => "extra-permit",
+            Self::HangingRelease => "hanging-release",
+            Self::CrashingRelease => "crashing-release",
+            Self::ResourceForgetsMark => "resource-forgets-mark",
         }
     }
 
@@ -169,6 +181,18 @@ impl Engine for Sabotaged {
                 self.inner
                     .withdraw(&ClaimRef { name, id: holder }, cause)
                     .await
+            }
+            Sabotage::HangingRelease => {
+                self.inner.withdraw(claim, cause).await?;
+                // A request that takes too long is given up; a thread that does
+                // not come back cannot be.
+                loop {
+                    std::thread::park();
+                }
+            }
+            Sabotage::CrashingRelease => {
+                self.inner.withdraw(claim, cause).await?;
+                panic!("a release that crashes, on purpose");
             }
             _ => self.inner.withdraw(claim, cause).await,
         }

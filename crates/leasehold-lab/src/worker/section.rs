@@ -17,6 +17,8 @@ pub(super) enum Done {
     Refused,
     /// There is nothing left.
     Empty,
+    /// Nobody knows what the resource did.
+    Unknown,
 }
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -38,7 +40,9 @@ pub(super) async fn section(
         Some(_) => Access::Claim,
         None => Access::Read,
     };
-    let read = send(by, client, first, fence)?;
+    let Some(read) = send(by, client, first, fence)? else {
+        return Ok(Some(Done::Unknown));
+    };
     let work = worker.job.work;
     if !read.accepted {
         return Ok(Some(Done::Refused));
@@ -61,9 +65,10 @@ pub(super) async fn section(
         stand_still();
     }
     let written = send(by, client, Access::Write(next), fence)?;
-    Ok(Some(match written.accepted {
-        true => Done::Written,
-        false => Done::Refused,
+    Ok(Some(match written.map(|answer| answer.accepted) {
+        Some(true) => Done::Written,
+        Some(false) => Done::Refused,
+        None => Done::Unknown,
     }))
 }
 
@@ -79,21 +84,40 @@ async fn take_time(worker: &Worker, hold: u64) {
             return;
         }
         Some(Accident::Hangs) => return std::future::pending().await,
-        _ => worker.job.work.takes_millis,
+        _ => worker.takes_millis(hold),
     };
-    tokio::time::sleep(Duration::from_millis(takes)).await;
+    tokio::select! {
+        () = tokio::time::sleep(Duration::from_millis(takes)) => {}
+        () = worker.is_hurried() => {}
+    }
 }
 
-/// One access, told before and after.
-fn send(by: &str, client: &mut Client, access: Access, fence: Option<Fence>) -> Result<Answer> {
+/// One access, told before and after. Without an answer nobody knows if it was
+/// done: then there is nothing to do but to say so and to connect anew.
+fn send(
+    by: &str,
+    client: &mut Client,
+    access: Access,
+    fence: Option<Fence>,
+) -> Result<Option<Answer>> {
     let token = fence.map(|fence| fence.token.get());
-    tell(by, Event::Sends { access, token });
-    let answer = client.ask(Wanted::Access(access), fence)?;
-    let outcome = match answer.accepted {
-        true => Outcome::Ok,
-        false => Outcome::No,
+    let holder = fence.map(|fence| fence.holder);
+    let sends = Event::Sends {
+        access,
+        token,
+        holder,
     };
-    let value = Some(answer.value);
+    tell(by, sends);
+    let answer = client.ask(Wanted::Access(access), fence).ok();
+    let outcome = match answer.map(|answer| answer.accepted) {
+        Some(true) => Outcome::Ok,
+        Some(false) => Outcome::No,
+        None => Outcome::Unknown,
+    };
+    let value = answer.map(|answer| answer.value);
     tell(by, Event::Answered { outcome, value });
+    if answer.is_none() {
+        client.connect_again()?;
+    }
     Ok(answer)
 }

@@ -23,7 +23,7 @@ use ports::free_port;
 use process::Process;
 
 /// How long a server may take to come to a state that it must come to.
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// A program that the tests can start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -308,6 +308,10 @@ impl Member {
         self.kill();
         self.process = Process::start(&self.start.program, self.start.arguments.clone());
         wait_for("a member that is up again", || {
+            // Another test may have taken its port for a moment.
+            if self.process.has_ended() {
+                self.process = Process::start(&self.start.program, self.start.arguments.clone());
+            }
             self.is_healthy().then_some(())
         });
     }

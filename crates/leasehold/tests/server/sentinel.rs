@@ -11,9 +11,6 @@ pub(super) const PROGRAM: &str = "redis-sentinel";
 const SENTINELS: usize = 3;
 const REPLICAS: usize = 2;
 
-/// What the Sentinels call their primary.
-const NAME: &str = "mymaster";
-
 /// Sentinels that agree about one primary.
 #[derive(Debug)]
 pub(crate) struct Sentinel {
@@ -30,6 +27,9 @@ struct Watcher {
 }
 
 impl Sentinel {
+    /// What the Sentinels call their primary.
+    pub(crate) const NAME: &str = "mymaster";
+
     /// Starts all six processes, the servers with these options beside.
     pub(crate) fn start(folder: &Path, options: &[&str]) -> Self {
         let replicated = Replicated::start(folder, REPLICAS, options);
@@ -56,7 +56,12 @@ impl Sentinel {
     pub(crate) fn url(&self) -> String {
         let watchers = self.watchers.iter();
         let places: Vec<_> = watchers.map(|w| format!("127.0.0.1:{}", w.port)).collect();
-        format!("redis+sentinel://{}/{NAME}", places.join(","))
+        format!("redis+sentinel://{}/{}", places.join(","), Self::NAME)
+    }
+
+    /// Where the Sentinels themselves listen.
+    pub(crate) fn watcher_ports(&self) -> Vec<u16> {
+        self.watchers.iter().map(|watcher| watcher.port).collect()
     }
 
     /// Kills the present primary with SIGKILL and says which it was.
@@ -132,10 +137,11 @@ impl Watcher {
         let file = folder.join("sentinel.conf");
         let conf = format!(
             "port {port}\nbind 127.0.0.1\ndir {folder}\ndaemonize no\n\
-             sentinel monitor {NAME} 127.0.0.1 {primary} 2\n\
-             sentinel down-after-milliseconds {NAME} 1000\n\
-             sentinel failover-timeout {NAME} 5000\n",
+             sentinel monitor {name} 127.0.0.1 {primary} 2\n\
+             sentinel down-after-milliseconds {name} 1000\n\
+             sentinel failover-timeout {name} 5000\n",
             folder = folder.display(),
+            name = Sentinel::NAME,
         );
         std::fs::write(&file, conf).expect("the folder can be written");
         let file = file.to_string_lossy().into_owned();
@@ -147,7 +153,7 @@ impl Watcher {
     }
 
     fn knows_everybody(&self) -> bool {
-        let Some(fields) = self.ask(&["SENTINEL", "MASTER", NAME]) else {
+        let Some(fields) = self.ask(&["SENTINEL", "MASTER", Sentinel::NAME]) else {
             return false;
         };
         let fields: Vec<&str> = fields.lines().collect();
@@ -159,7 +165,7 @@ impl Watcher {
     }
 
     fn primary(&self) -> Option<u16> {
-        let address = self.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME])?;
+        let address = self.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Sentinel::NAME])?;
         address.lines().nth(1)?.parse().ok()
     }
 
