@@ -1,5 +1,6 @@
 //! Double barriers: all go in together, and none has left before all have.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -69,9 +70,9 @@ async fn entered(entering: Entering) -> Entered {
 }
 
 /// It is not done, also after it had time for several looks at the store.
-async fn waits_on<T>(task: &mut tokio::task::JoinHandle<T>) {
+async fn waits_on<T: Debug>(task: &mut tokio::task::JoinHandle<T>) {
     let done = tokio::time::timeout(Duration::from_millis(100), task).await;
-    assert!(done.is_err(), "it does not wait");
+    assert!(done.is_err(), "it does not wait: {done:?}");
 }
 
 async fn nobody_is_in_before_all_are_here(bench: Bench) {
