@@ -99,7 +99,7 @@ async fn a_wait_that_times_out_leaves_the_queue(bench: Bench) {
         bench.name(),
     );
     let _guard = a.mutex(&name).lock().await.unwrap();
-    let waited = b.mutex(&name).lock_within(Duration::from_millis(100)).await;
+    let waited = b.mutex(&name).lock_within(super::ENOUGH).await;
     let error = waited.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     bench.queue_of(&name, 1).await;

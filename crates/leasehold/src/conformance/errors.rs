@@ -34,8 +34,7 @@ async fn an_error_says_what_was_being_done_on_which_lock(bench: Bench) {
         bench.name(),
     );
     let _guard = a.mutex(&name).lock().await.unwrap();
-    // Long enough for the store to answer that the lock is not free.
-    let waited = b.mutex(&name).lock_within(Duration::from_secs(1)).await;
+    let waited = b.mutex(&name).lock_within(super::ENOUGH).await;
     let text = waited.unwrap_err().to_string();
     assert!(text.contains(&name), "{text}");
     assert!(text.contains("timed out"), "{text}");

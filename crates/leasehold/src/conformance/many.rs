@@ -24,10 +24,7 @@ async fn lock_all_is_all_or_nothing(bench: Bench) {
     let names = [bench.name(), bench.name(), bench.name()];
     let held = a.mutex(&names[1]).lock().await.unwrap();
     assert!(b.lock_all(&names).try_lock().await.unwrap().is_none());
-    let waited = b
-        .lock_all(&names)
-        .lock_within(Duration::from_millis(100))
-        .await;
+    let waited = b.lock_all(&names).lock_within(super::ENOUGH).await;
     assert_eq!(waited.unwrap_err().kind(), ErrorKind::TimedOut);
     for name in &names {
         let length = usize::from(*name == names[1]);

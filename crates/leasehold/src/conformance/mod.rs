@@ -76,8 +76,13 @@ mod stamp;
 
 use std::fmt;
 use std::pin::Pin;
+use std::time::Duration;
 
 use crate::promises::{Grade, Promises, Reach};
+
+/// Long enough for a busy store to say that a lock is not free, and to be waited
+/// for in vain.
+const ENOUGH: Duration = Duration::from_secs(2);
 
 pub use bench::{Bench, MakeEngine, Making};
 pub use peer::Peer;

@@ -199,7 +199,7 @@ async fn a_wait_that_is_given_up_leaves_no_connection_in_the_line() {
     }
     let waited = other
         .mutex("ledger")
-        .lock_within(Duration::from_millis(50))
+        .lock_within(Duration::from_secs(2))
         .await;
     assert_eq!(waited.unwrap_err().kind(), ErrorKind::TimedOut);
     guard.release().await.unwrap();
