@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use leasehold::{Entered, Name, Session};
+use nix::sys::signal::Signal;
 
 use crate::args::{self, Common, OnLost};
 use crate::child;
@@ -138,6 +139,10 @@ async fn inside(
         return Err(Failure::new(exit::LOST, loss));
     }
     match left {
+        // It says so: whoever goes on by our code must not take the others for gone.
+        Ok(_) if ending.is_asked_to_end && ending.change.code() == exit::OK => {
+            Ok(exit::signalled(Signal::SIGTERM as i32))
+        }
         Ok(left) => left.map(|()| ending.change.code()).map_err(Failure::from),
         Err(signal) => Ok(exit::signalled(signal as i32)),
     }

@@ -103,15 +103,8 @@ async fn left(args: &LatchArgs, latch: &Latch) -> leasehold::Result<u32> {
     if args.reset {
         latch.reset().await?;
     }
-    let mut left = None;
-    for _ in 0..args.down.unwrap_or(0) {
-        left = Some(latch.count_down().await?);
-        if left == Some(0) {
-            break;
-        }
-    }
-    match left {
-        Some(left) => Ok(left),
+    match args.down {
+        Some(parts) => latch.count_down_by(parts).await,
         None => latch.left().await,
     }
 }

@@ -253,7 +253,7 @@ impl Work<'_> {
     /// One slot; its exit code, and whether to stop here.
     async fn one(
         &self,
-        run: Run,
+        mut run: Run,
         signals: &mut Signals,
         keepers: &mut Vec<Keeper>,
     ) -> Result<(u8, bool), Failure> {
@@ -281,8 +281,17 @@ impl Work<'_> {
         if let Some(loss) = ending.loss {
             return Err(Failure::new(exit::LOST, loss));
         }
+        if ending.is_asked_to_end && ending.change.code() != exit::OK {
+            console.say("the command was told to end: the slot counts as cut off");
+            return Ok((ending.change.code(), true));
+        }
+        run.mark_done().await?;
+        if ending.is_asked_to_end {
+            // Nor is the lock kept for whoever is told to end.
+            return Ok((ending.change.code(), true));
+        }
         if self.args.at_least.is_some() {
-            // The slot is done by then; only the lock is kept.
+            // Only the lock is kept from here on.
             tokio::select! {
                 biased;
                 completed = run.complete() => completed?,
@@ -291,7 +300,7 @@ impl Work<'_> {
         } else {
             run.complete().await?;
         }
-        Ok((ending.change.code(), ending.is_asked_to_end))
+        Ok((ending.change.code(), false))
     }
 
     fn nothing_to_do(&self, begun: &Begun, code: u8) -> Result<u8, Failure> {

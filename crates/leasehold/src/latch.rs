@@ -63,7 +63,19 @@ impl Latch {
     /// # Cancel safety
     /// Dropping the future leaves it open whether the part is counted.
     pub async fn count_down(&self) -> Result<u32> {
-        self.count(random_u64()).await
+        self.count(&[random_u64()]).await
+    }
+
+    /// Counts so many parts, all or none; says how many are left then.
+    ///
+    /// # Errors
+    /// As for [`count_down`](Self::count_down).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the parts are counted.
+    pub async fn count_down_by(&self, parts: u32) -> Result<u32> {
+        let ids: Vec<_> = (0..parts.min(self.total)).map(|_| random_u64()).collect();
+        self.count(&ids).await
     }
 
     /// Counts the part of this name, once however often it is asked, by whomever.
@@ -74,18 +86,24 @@ impl Latch {
     /// # Cancel safety
     /// Asking again is safe.
     pub async fn count_down_as(&self, part: impl AsRef<str>) -> Result<u32> {
-        self.count(id_of(part.as_ref())).await
+        self.count(&[id_of(part.as_ref())]).await
     }
 
-    async fn count(&self, id: u64) -> Result<u32> {
+    async fn count(&self, ids: &[u64]) -> Result<u32> {
         // Says at once if the store or the name is of no use.
         let tally = self.tally().await?;
-        if tally.left() == 0 || tally.ids.contains(&id) {
+        if tally.left() == 0 || ids.iter().all(|id| tally.ids.contains(id)) {
             return Ok(tally.left());
         }
         let guard = self.session.mutex(&self.name).lock().await?;
         let mut tally = self.tally().await?;
-        if tally.left() > 0 && tally.ids.insert(id) {
+        let before = tally.left();
+        for id in ids {
+            if tally.left() > 0 {
+                tally.ids.insert(*id);
+            }
+        }
+        if tally.left() < before {
             guard.write_memo(tally.write(KIND)).await?;
         }
         // It is counted, whatever becomes of the lock: an error would have it counted

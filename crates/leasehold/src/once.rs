@@ -189,6 +189,7 @@ impl Once {
                         guard,
                         record: running,
                         at_least: self.at_least,
+                        is_marked: false,
                     }));
                 }
             }
@@ -242,6 +243,8 @@ pub struct Run {
     guard: Guard,
     record: Record,
     at_least: Duration,
+    /// The store knows that the slot is done.
+    is_marked: bool,
 }
 
 impl Run {
@@ -265,6 +268,23 @@ impl Run {
         &self.guard
     }
 
+    /// The slot is done, and never run again. Returns when the store knows; the lock
+    /// is kept.
+    ///
+    /// # Errors
+    /// As for [`complete`](Self::complete).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether the slot is done.
+    pub async fn mark_done(&mut self) -> Result<()> {
+        if !self.is_marked {
+            self.record.is_done = true;
+            self.guard.write_memo(self.record.write()).await?;
+            self.is_marked = true;
+        }
+        Ok(())
+    }
+
     /// The slot is done, and never run again. Returns when the store knows and
     /// the lock is given back.
     ///
@@ -275,8 +295,7 @@ impl Run {
     /// # Cancel safety
     /// Dropping the future leaves it open whether the slot is done.
     pub async fn complete(mut self) -> Result<()> {
-        self.record.is_done = true;
-        self.guard.write_memo(self.record.write()).await?;
+        self.mark_done().await?;
         let rest = self.at_least.saturating_sub(self.guard.held());
         if !rest.is_zero() {
             let clock = self.guard.hold().core().clock;

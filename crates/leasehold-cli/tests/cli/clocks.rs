@@ -164,9 +164,20 @@ fn a_member_of_a_barrier_that_is_killed_is_not_waited_for_for_an_hour() {
         for (dead, other) in [("+1h", "-1h"), ("-1h", "+1h")] {
             let begun = format!("begun at {dead}");
             let long = format!("echo > '{begun}'; sleep 60");
-            let barrier = ["barrier", "x", "--ttl", "4s", "--members", "2", "-c"];
-            let killed = elsewhere.start(dead, &[&barrier[..], &[&long]].concat());
-            let waiting = elsewhere.start(other, &[&barrier[..], &["true"]].concat());
+            let barrier = |ttl, command| {
+                [
+                    "barrier",
+                    "x",
+                    "--ttl",
+                    ttl,
+                    "--members",
+                    "2",
+                    "-c",
+                    command,
+                ]
+            };
+            let killed = elsewhere.start(dead, &barrier("4s", &long));
+            let waiting = elsewhere.start(other, &barrier("60s", "true"));
             elsewhere.world.line(&begun);
             killed.signal(Signal::SIGKILL);
             let done = waiting.done();

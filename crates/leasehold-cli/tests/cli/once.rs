@@ -202,6 +202,32 @@ fn a_slot_that_is_done_is_no_failure_and_an_old_one_is() {
 }
 
 #[test]
+fn a_run_that_is_told_to_end_is_cut_off() {
+    let world = World::new();
+    let told = world.start(&asking("5", "retry", "echo >> begun; sleep 60"));
+    world.line("begun");
+    told.signal(Signal::SIGTERM);
+    assert_eq!(told.done().code, 143);
+    let again = world.run(&asking("5", "retry", "echo $LEASEHOLD_ATTEMPT >> attempts"));
+    assert_eq!(again.code, 0, "{again:?}");
+    assert_eq!(world.lines("attempts"), ["2"]);
+}
+
+#[test]
+fn a_signal_at_the_end_of_a_command_leaves_its_slot_done() {
+    let world = World::new();
+    let command = "trap '' TERM; kill -TERM $PPID; exit 0";
+    let asking_for = asking("5", "retry", command);
+    let told = [&asking_for[..8], &["--at-least", "1h"], &asking_for[8..]].concat();
+    // The signal comes before the command has ended or after it.
+    let done = world.run(&told);
+    assert!([0, 143].contains(&done.code), "{done:?}");
+    let again = world.run(&asking("5", "retry", "echo >> again"));
+    assert_eq!(again.code, 0, "{again:?}");
+    assert!(world.lines("again").is_empty());
+}
+
+#[test]
 fn a_command_that_runs_for_too_long_is_stopped_and_its_slot_is_done() {
     let world = World::new();
     let arguments = [

@@ -94,7 +94,15 @@ impl Latch {
         self.engine_room.run(self.lock.count_down())?
     }
 
-    /// Counts the part of this name, once however often it is asked.
+    /// Counts so many parts, all or none; says how many are left then.
+    ///
+    /// # Errors
+    /// As for [`crate::Latch::count_down_by`].
+    pub fn count_down_by(&self, parts: u32) -> Result<u32> {
+        self.engine_room.run(self.lock.count_down_by(parts))?
+    }
+
+    /// Counts the part of this name, once however often it is asked, by whomever.
     ///
     /// # Errors
     /// As for [`crate::Latch::count_down_as`].

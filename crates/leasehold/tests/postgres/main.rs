@@ -10,6 +10,7 @@ mod server;
 mod access;
 mod advisory;
 mod advisory_faults;
+mod barrier;
 mod cost;
 mod defaults;
 mod failover;
