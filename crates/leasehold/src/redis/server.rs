@@ -135,6 +135,9 @@ impl Server {
             witnesses,
             switches: Switches::of(&config.place),
         };
+        if let Links::One(link) = &server.links {
+            server.switches.open(&server.common.access, link).await;
+        }
         server.witnesses.probe(&server.links()).await?;
         Ok(server)
     }

@@ -46,6 +46,12 @@ impl Switches {
         Self { master, watches }
     }
 
+    /// Begins to listen, to those who answer soon.
+    pub(super) async fn open(&self, access: &Access, link: &Link) {
+        let watches = self.watches.iter();
+        join_all(watches.map(|watch| watch.begin(&self.master, access, link))).await;
+    }
+
     /// Tells the link which server is the master, whenever a Sentinel does. Does not return
     /// while there are Sentinels.
     pub(super) async fn heed(&self, access: &Access, link: &Link) {
@@ -55,6 +61,11 @@ impl Switches {
 }
 
 impl Watch {
+    async fn begin(&self, master: &str, access: &Access, link: &Link) {
+        let mut messages = self.messages.lock().await;
+        self.open(&mut messages, master, access, link).await;
+    }
+
     async fn heed(&self, master: &str, access: &Access, link: &Link) {
         let mut messages = self.messages.lock().await;
         let mut failures = 0;
@@ -68,17 +79,8 @@ impl Watch {
                     continue;
                 }
                 *messages = None;
-            } else {
-                let opening = tokio::time::timeout(ANSWER_WITHIN, self.open(access));
-                if let Ok(Ok(open)) = opening.await {
-                    *messages = Some(open);
-                    // Of a switch before this nothing is heard. This one may be
-                    // behind the others, so all are asked if it disagrees.
-                    if let Ok(Some(known)) = access.ask_sentinel(&self.sentinel, master).await {
-                        link.doubt(&known);
-                    }
-                    continue;
-                }
+            } else if self.open(&mut messages, master, access, link).await {
+                continue;
             }
             let (first, longest) = (Duration::from_millis(100), Duration::from_secs(5));
             let pause = backoff::pause(failures, first, longest, random_u64());
@@ -87,7 +89,28 @@ impl Watch {
         }
     }
 
-    async fn open(&self, access: &Access) -> Result<PubSubStream, RedisError> {
+    /// Whether it listens now.
+    async fn open(
+        &self,
+        messages: &mut Option<PubSubStream>,
+        master: &str,
+        access: &Access,
+        link: &Link,
+    ) -> bool {
+        let subscribing = tokio::time::timeout(ANSWER_WITHIN / 2, self.subscribe(access));
+        let Ok(Ok(open)) = subscribing.await else {
+            return false;
+        };
+        // Of a switch before this nothing is heard. This one may be behind the
+        // others, so all are asked if it disagrees.
+        if let Ok(Some(known)) = access.ask_sentinel(&self.sentinel, master).await {
+            link.doubt(&known);
+        }
+        *messages = Some(open);
+        true
+    }
+
+    async fn subscribe(&self, access: &Access) -> Result<PubSubStream, RedisError> {
         let mut messages = access.sentinel(&self.sentinel)?.get_async_pubsub().await?;
         messages.subscribe(CHANNEL).await?;
         Ok(messages.into_on_message())
