@@ -101,9 +101,9 @@ pub trait Engine: Inspect {
         )))
     }
 
-    /// The holder ids of the claims that hold the lock now, not as a server knows it
-    /// that was replaced: with the proofs of `stamp`. Without owners and times, so
-    /// that many may ask often. Needs the promise `holders`.
+    /// The holder ids of the claims that hold the lock now, from a server that takes
+    /// itself for the one to ask. Without owners and times, so that many may ask
+    /// often. Needs the promise `holders`.
     async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
         let why = "this store does not tell who holds a lock so that one can rely on it";
         let doing = format!("see who holds {name}");
