@@ -47,6 +47,8 @@ mod core;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(feature = "redis")]
+mod gather;
 mod guard;
 mod hold;
 mod inspector;
