@@ -178,6 +178,25 @@ impl PostgresEngine {
         self.pool.ask_in(lane, &statement, doing).await
     }
 
+    /// The same for a function that changes the queue of this name, perhaps together
+    /// with others. The name, a literal, is its first argument.
+    async fn change(
+        &self,
+        lane: Lane,
+        function: &str,
+        name: &str,
+        others: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let schema = &self.schema;
+        let statement = format!("select {schema}.{function}({name}, {others})");
+        let take_all = format!("select {schema}.take_all");
+        let asking = self
+            .pool
+            .ask_together(lane, &take_all, name, &statement, doing);
+        asking.await
+    }
+
     /// After a failover everything that is held is verified.
     fn meets(&self, server: &str) {
         let mut known = lock(&self.server);

@@ -15,8 +15,10 @@ use tokio::sync::Semaphore;
 use super::fault::{Cure, cure, fault};
 use super::lock;
 use super::route::Route;
+use super::text::array;
 use crate::backoff;
 use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::gather::{Gathering, Party, Unanswered};
 use crate::random::random_u64;
 
 /// Goes before every statement and holds for its transaction only, unless the
@@ -35,6 +37,10 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// How often a request is made again because others were in its way.
 const ATTEMPTS: u32 = 6;
 
+/// How many requests go together at most. They have their queues to themselves until
+/// all of them are done, and each takes room in a table that all transactions share.
+const TOGETHER: usize = 16;
+
 /// What a request brought.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -45,9 +51,9 @@ pub(super) struct Answer {
 
 /// Connections to one database.
 pub(super) struct Pool {
-    own: Own,
+    own: Arc<Own>,
     users: Option<PgPool>,
-    is_pinned: AtomicBool,
+    gathering: Gathering<Change, PgRow>,
     /// The database for people.
     pub(super) label: String,
 }
@@ -65,23 +71,36 @@ pub(super) enum Lane {
     AtOnce,
 }
 
+/// A request that changes one queue and answers one row.
+struct Change {
+    /// Takes the locks of several names, given as an array.
+    take_all: String,
+    /// The name as a literal.
+    name: String,
+    statement: String,
+}
+
 /// Connections that we make.
 struct Own {
     route: Arc<Route>,
     idle: Mutex<Vec<PgConnection>>,
+    connections: usize,
     room: Semaphore,
+    is_pinned: AtomicBool,
 }
 
 impl Pool {
     pub(super) fn new(route: Route, connections: usize, label: String) -> Self {
         Self {
-            own: Own {
+            own: Arc::new(Own {
                 route: Arc::new(route),
                 idle: Mutex::default(),
+                connections,
                 room: Semaphore::new(connections),
-            },
+                is_pinned: AtomicBool::new(true),
+            }),
             users: None,
-            is_pinned: AtomicBool::new(true),
+            gathering: Gathering::of_at_most(TOGETHER),
             label,
         }
     }
@@ -97,7 +116,7 @@ impl Pool {
     /// The server's defaults are known to be what we need. Should they change,
     /// everything is pinned again.
     pub(super) fn trust_defaults(&self) {
-        self.is_pinned.store(false, Ordering::Relaxed);
+        self.own.is_pinned.store(false, Ordering::Relaxed);
     }
 
     /// How to make a connection beside the pool's.
@@ -125,7 +144,58 @@ impl Pool {
         statement: &str,
         doing: impl Fn() -> String,
     ) -> Result<Answer> {
-        let mut is_repeated = false;
+        self.ask_alone(lane, statement, false, doing).await
+    }
+
+    /// The same for a request that changes the queue of this name, a literal, and
+    /// answers one row. If others are on their way, it goes together with those that
+    /// are made now.
+    pub(super) async fn ask_together(
+        &self,
+        lane: Lane,
+        take_all: &str,
+        name: &str,
+        statement: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let is_users = self.users.is_some() && lane == Lane::InLine;
+        let is_quiet = self.own.room.available_permits() == self.own.connections;
+        if is_users || is_quiet {
+            return self.ask_alone(lane, statement, false, doing).await;
+        }
+        let change = Change {
+            take_all: take_all.into(),
+            name: name.into(),
+            statement: statement.into(),
+        };
+        let own = self.own.clone();
+        let asking = self.gathering.ask(change, |party| own.run_all(party));
+        match asking.await {
+            Ok(row) => Ok(Answer {
+                rows: vec![row],
+                is_repeated: false,
+            }),
+            Err(Unanswered::Silent) => Err(self.silent(doing())),
+            // One by one it comes out whose request it was, and what is wrong.
+            Err(why) => {
+                let is_repeated = why == Unanswered::InDoubt;
+                self.ask_alone(lane, statement, is_repeated, doing).await
+            }
+        }
+    }
+
+    fn silent(&self, doing: String) -> Error {
+        let error = Error::new(ErrorKind::Unavailable, doing, "the server does not answer");
+        error.on(&*self.label).effect_is(Effect::Unknown)
+    }
+
+    async fn ask_alone(
+        &self,
+        lane: Lane,
+        statement: &str,
+        mut is_repeated: bool,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
         let mut attempt = 0;
         let mut reconnections = 0;
         let most_reconnections = self.most_idle();
@@ -133,15 +203,11 @@ impl Pool {
             let (error, is_new) = match self.once(lane, statement).await {
                 Ok(rows) => return Ok(Answer { rows, is_repeated }),
                 Err(Trouble::Failed { error, is_new }) => (error, is_new),
-                Err(Trouble::Silent) => {
-                    let why = "the server does not answer";
-                    let error = Error::new(ErrorKind::Unavailable, doing(), why);
-                    return Err(error.on(&*self.label).effect_is(Effect::Unknown));
-                }
+                Err(Trouble::Silent) => return Err(self.silent(doing())),
             };
             let cure = cure(&error);
             if cure == Cure::Again {
-                self.is_pinned.store(true, Ordering::Relaxed);
+                self.own.is_pinned.store(true, Ordering::Relaxed);
             }
             let fault = fault(error, doing(), &self.label);
             is_repeated |= fault.effect() == Effect::Unknown;
@@ -177,10 +243,7 @@ impl Pool {
     }
 
     async fn once(&self, lane: Lane, statement: &str) -> Result<Vec<PgRow>, Trouble> {
-        let text = match self.is_pinned.load(Ordering::Relaxed) {
-            true => format!("{PINNED}{statement}"),
-            false => statement.to_owned(),
-        };
+        let text = self.own.pinned(statement);
         match &self.users {
             Some(pool) if lane == Lane::InLine => run_on(pool, text).await,
             _ => self.own.run(lane, text).await,
@@ -214,6 +277,46 @@ enum Trouble {
 }
 
 impl Own {
+    fn pinned(&self, statement: &str) -> String {
+        match self.is_pinned.load(Ordering::Relaxed) {
+            true => format!("{PINNED}{statement}"),
+            false => statement.to_owned(),
+        }
+    }
+
+    /// Requests of several names in one transaction. It takes the names first, in
+    /// the order in which everybody takes several: no deadlocks.
+    async fn run_all(self: Arc<Self>, party: Arc<Party<Change, PgRow>>) -> Result<(), Unanswered> {
+        let _room = self.room.acquire().await;
+        let party = party.leave();
+        let mut text = String::new();
+        if let [first, _, ..] = &party[..] {
+            let names = party.iter().map(|asking| asking.question.name.clone());
+            text = format!("{}({}); ", first.question.take_all, array("text", names));
+        }
+        let before = usize::from(party.len() > 1);
+        for asking in &party {
+            text.push_str(&asking.question.statement);
+            text.push_str("; ");
+        }
+        let asked = tokio::time::timeout(LIMIT, self.run_now(self.pinned(&text))).await;
+        let rows = match asked {
+            Ok(Ok(rows)) if rows.len() == before + party.len() => rows,
+            Ok(Ok(_)) => return Err(Unanswered::InDoubt),
+            Ok(Err(Trouble::Failed { error, .. })) => {
+                return Err(match fault(error, String::new(), "").effect() {
+                    Effect::None => Unanswered::Refused,
+                    _ => Unanswered::InDoubt,
+                });
+            }
+            Ok(Err(Trouble::Silent)) | Err(_) => return Err(Unanswered::Silent),
+        };
+        for (asking, row) in party.into_iter().zip(rows.into_iter().skip(before)) {
+            asking.answer(row);
+        }
+        Ok(())
+    }
+
     async fn run(&self, lane: Lane, text: String) -> Result<Vec<PgRow>, Trouble> {
         let _room = match lane {
             // It is never closed.

@@ -98,3 +98,33 @@ async fn many_locks_are_renewed_a_thousand_at_a_time() {
         guards.check().unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_at_the_same_time_is_committed_together() {
+    let Some((_folder, server)) = postgres(&["track_functions=pl"]) else {
+        return;
+    };
+    let session = session(&server.url(), "ttl=1h&connections=1").await;
+    let name = |task: usize| format!("ledger/{task}");
+    // The first is on its way over the only connection when the others ask.
+    let taking = (0..16).map(|task| session.mutex(name(task)));
+    let taking = taking.map(|mutex| async move { mutex.lock_within(LONG).await.unwrap() });
+    let guards = futures_util::future::join_all(taking).await;
+    assert_eq!(server.sql("select count(*) from leasehold.claim"), "16");
+    let mut tokens: Vec<_> = guards.iter().map(leasehold::Guard::token).collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 16);
+    let giving = guards.into_iter().map(leasehold::Guard::release);
+    for released in futures_util::future::join_all(giving).await {
+        released.unwrap();
+    }
+    assert_eq!(server.sql("select count(*) from leasehold.claim"), "0");
+    session.close().await;
+    // The server counts late.
+    super::server::wait_for("the counts", || {
+        server.sql("select pg_stat_force_next_flush()");
+        let calls = "select calls from pg_stat_user_functions where funcname = 'take_all'";
+        (server.sql(calls) == "2").then_some(())
+    });
+}
