@@ -77,12 +77,11 @@ async fn free_locks_that_are_asked_for_together_are_few_commands() {
     for guard in &guards {
         guard.check().unwrap();
     }
-    assert_eq!(ours.inspector().locks("job/").await.unwrap().len(), MANY);
     let releasing = join_all(guards.into_iter().map(Guard::release)).await;
     releasing.into_iter().for_each(Result::unwrap);
     let spent = scripts_run(&server) - before;
     assert!(
-        spent < MANY as u64 / 4,
+        spent < MANY as u64 / 8,
         "{spent} scripts for {MANY} locks and releases"
     );
     nothing_is_left(&ours).await;
