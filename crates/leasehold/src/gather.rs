@@ -62,6 +62,14 @@ impl<Q, A> Asked<Q, A> {
     }
 }
 
+/// Returns when all of them have given up.
+#[cfg(feature = "postgres")]
+pub(crate) async fn all_gone<Q, A>(party: &mut [Asked<Q, A>]) {
+    for one in party {
+        one.answer.closed().await;
+    }
+}
+
 /// How one goes who asks.
 pub(crate) enum Joined<C: Carrier> {
     /// At once, by itself; it keeps this until it is answered.
@@ -104,18 +112,19 @@ impl<Q, A> Gathering<Q, A> {
         is_wanted: impl Fn(&Q) -> bool,
         send: impl FnOnce(&[Asked<Q, A>]) -> R,
     ) -> Option<(Vec<Asked<Q, A>>, R)> {
-        let _closed = lock(&self.gate);
-        let mut party: Vec<_> = {
+        let closed = lock(&self.gate);
+        let first: Vec<_> = {
             let asked = &mut lock(&self.waiting).asked;
             let count = asked.len().min(most);
             asked.drain(..count).collect()
         };
-        party.retain(|asked| !asked.answer.is_closed() && is_wanted(&asked.question));
-        if party.is_empty() {
-            return None;
-        }
-        let sent = send(&party);
-        Some((party, sent))
+        let goes = |one: &Asked<Q, A>| !one.answer.is_closed() && is_wanted(&one.question);
+        let (party, left): (Vec<_>, Vec<_>) = first.into_iter().partition(goes);
+        let sent = (!party.is_empty()).then(|| send(&party));
+        // Those who are left out are woken by that: not while a lock is taken.
+        drop(closed);
+        drop(left);
+        Some((party, sent?))
     }
 
     /// Returns when whoever was found wanted before this has been sent.
@@ -215,7 +224,9 @@ impl<C: Carrier> Drop for Round<C> {
         let mut waiting = lock(&self.carrier.gathering().waiting);
         if !self.is_over && waiting.era == self.era {
             waiting.rounds -= 1;
-            waiting.asked.clear();
+            let left = std::mem::take(&mut waiting.asked);
+            drop(waiting);
+            drop(left);
         }
     }
 }

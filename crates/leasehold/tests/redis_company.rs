@@ -10,6 +10,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use leasehold::{ErrorKind, Guard, Mutex, Session};
+use tokio::task::unconstrained;
+
 use server::{RedisServer, lacks_redis, must_skip};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -71,14 +73,17 @@ async fn free_locks_that_are_asked_for_together_are_few_commands() {
     let before = scripts_run(&server);
     server.stop();
     let mut locking = Box::pin(lock_all(&mutexes));
-    assert!((&mut locking).now_or_never().is_none());
+    assert!(unconstrained(&mut locking).now_or_never().is_none());
     server.resume();
     let guards: Vec<_> = locking.await.into_iter().map(Result::unwrap).collect();
     for guard in &guards {
         guard.check().unwrap();
     }
-    let releasing = join_all(guards.into_iter().map(Guard::release)).await;
-    releasing.into_iter().for_each(Result::unwrap);
+    server.stop();
+    let mut releasing = Box::pin(join_all(guards.into_iter().map(Guard::release)));
+    assert!(unconstrained(&mut releasing).now_or_never().is_none());
+    server.resume();
+    releasing.await.into_iter().for_each(Result::unwrap);
     let spent = scripts_run(&server) - before;
     assert!(
         spent < MANY as u64 / 8,
@@ -148,7 +153,7 @@ async fn whoever_gives_up_before_it_is_sent_leaves_nothing() {
     server.stop();
     let mut asking: Vec<_> = mutexes.iter().map(|mutex| Box::pin(mutex.lock())).collect();
     for locking in &mut asking {
-        assert!(locking.now_or_never().is_none());
+        assert!(unconstrained(locking).now_or_never().is_none());
     }
     // Some of those that are on their way and of those that are not.
     let kept: Vec<_> = asking.into_iter().step_by(2).collect();
@@ -179,7 +184,7 @@ async fn a_task_that_looks_elsewhere_holds_up_nobody() {
     server.stop();
     let mut asking: Vec<_> = mutexes.iter().map(|mutex| Box::pin(mutex.lock())).collect();
     for locking in &mut asking {
-        assert!(locking.now_or_never().is_none());
+        assert!(unconstrained(locking).now_or_never().is_none());
     }
     server.resume();
     // Only the last one goes on.
@@ -220,15 +225,19 @@ async fn a_session_that_closes_leaves_nothing_that_is_still_on_its_way() {
     server.stop();
     let mut asking: Vec<_> = mutexes.iter().map(|mutex| Box::pin(mutex.lock())).collect();
     for locking in &mut asking {
-        assert!(locking.now_or_never().is_none());
+        assert!(unconstrained(locking).now_or_never().is_none());
     }
     let closing = tokio::spawn(async move { ours.close().await });
     server.resume();
     tokio::time::timeout(LONG, closing).await.unwrap().unwrap();
     let left = other.inspector().locks("job/").await.unwrap();
     assert!(left.is_empty(), "{left:?}");
-    drop(asking);
-    nothing_is_left(&other).await;
+    // Those who ask now find the session closed, and ask for nothing.
+    for locked in join_all(asking).await {
+        assert_eq!(locked.unwrap_err().kind(), ErrorKind::Closed);
+    }
+    let left = other.inspector().locks("job/").await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! Requests, over a few connections. Each is one message and one transaction.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::lock;
 use super::route::Route;
 use super::together::{Change, Unanswered};
 use crate::backoff;
+use crate::clock::boot_time;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::gather::{self, Gathering, Joined};
 use crate::random::random_u64;
@@ -36,6 +37,9 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 /// How often a request is made again because others were in its way.
 const ATTEMPTS: u32 = 6;
+
+/// How long requests go one by one after some that went together were refused.
+const APART: Duration = Duration::from_secs(1);
 
 /// What a request brought.
 #[derive(Debug)]
@@ -73,6 +77,8 @@ pub(super) struct Own {
     pub(super) room: Semaphore,
     is_pinned: AtomicBool,
     pub(super) gathering: Gathering<Change, Result<Option<PgRow>, Unanswered>>,
+    /// Until when nobody goes together, in nanoseconds of the boot clock.
+    apart: AtomicU64,
 }
 
 impl Pool {
@@ -84,6 +90,7 @@ impl Pool {
                 room: Semaphore::new(connections),
                 is_pinned: AtomicBool::new(true),
                 gathering: Gathering::new(connections),
+                apart: AtomicU64::new(0),
             }),
             users: None,
             label,
@@ -143,7 +150,8 @@ impl Pool {
         doing: impl Fn() -> String,
     ) -> Result<Answer> {
         let alone = format!("select {call}");
-        if self.users.is_some() && lane == Lane::InLine {
+        let is_users = self.users.is_some() && lane == Lane::InLine;
+        if is_users || self.own.is_apart() {
             return self.ask_alone(lane, &alone, false, doing).await;
         }
         let place = match gather::join(&self.own, || Change::of(name, call)) {
@@ -159,7 +167,9 @@ impl Pool {
             }),
             // Its queue was in use, or one by one it comes out whose request was
             // refused, and why.
-            Some(Ok(None) | Err(Unanswered::Refused)) => {
+            Some(Ok(None)) => self.ask_alone(lane, &alone, false, doing).await,
+            Some(Err(Unanswered::Refused)) => {
+                self.own.stay_apart();
                 self.ask_alone(lane, &alone, false, doing).await
             }
             None | Some(Err(Unanswered::InDoubt)) => {
@@ -262,6 +272,18 @@ pub(super) enum Trouble {
 }
 
 impl Own {
+    /// The server refused what went together: that is not done twice at once, or
+    /// whatever it has too much of would only grow.
+    fn stay_apart(&self) {
+        let until = boot_time() + APART;
+        self.apart.store(until.nanos(), Ordering::Relaxed);
+    }
+
+    fn is_apart(&self) -> bool {
+        let until = self.apart.load(Ordering::Relaxed);
+        until > 0 && boot_time().nanos() < until
+    }
+
     pub(super) fn pinned(&self, statement: &str) -> String {
         match self.is_pinned.load(Ordering::Relaxed) {
             true => format!("{PINNED}{statement}"),

@@ -10,15 +10,16 @@ use sqlx_postgres::PgRow;
 use super::fault::fault;
 use super::pool::{LIMIT, Own, Trouble};
 use crate::error::Effect;
-use crate::gather::{Asked, Carrier, Gathering};
+use crate::gather::{self, Asked, Carrier, Gathering};
 
 /// How many go together at most. Each takes room in a table that all transactions
 /// share.
 const MOST: usize = 16;
 
-/// For what a party may have to wait that is no queue: a row that a transaction of a
-/// user is fenced by. Longer than anything else takes.
-const WITHOUT_WAITING: &str = "set local lock_timeout = 100; ";
+/// A party does not wait for long for what is no queue: a row that a transaction of a
+/// user is fenced by. The commit that follows may have to wait for others, and does.
+const IMPATIENT: &str = "set local lock_timeout = 1000; ";
+const PATIENT: &str = "set local lock_timeout = 0; ";
 
 /// A request that changes one queue and calls a function for one row.
 pub(super) struct Change(String);
@@ -55,13 +56,20 @@ impl Carrier for Own {
     }
 
     async fn carry(&self) {
-        // It is never closed.
-        let _room = self.room.acquire().await;
+        // It is never closed. Those who went alone and are not polled keep theirs: then
+        // one more connection has to do.
+        let _room = tokio::time::timeout(LIMIT, self.room.acquire()).await;
         let departed = self.gathering.depart(MOST, |_| true, text);
-        let Some((party, text)) = departed else {
+        let Some((mut party, text)) = departed else {
             return;
         };
-        match self.run_all(&text, party.len()).await {
+        let count = party.len();
+        let told = tokio::select! {
+            told = self.run_all(&text, count) => told,
+            // Nobody waits for it: neither does this, nor its connection.
+            () = gather::all_gone(&mut party) => return,
+        };
+        match told {
             Ok(rows) => {
                 for (one, row) in party.into_iter().zip(rows) {
                     let is_done = super::text::column(&row, 0).is_some();
@@ -79,7 +87,7 @@ fn text(party: &[Asked<Change, Told>]) -> String {
 
 impl Own {
     async fn run_all(&self, text: &str, count: usize) -> Result<Vec<PgRow>, Unanswered> {
-        let text = self.pinned(&format!("{WITHOUT_WAITING}{text}"));
+        let text = self.pinned(&format!("{IMPATIENT}{text}{PATIENT}"));
         match tokio::time::timeout(LIMIT, self.run_now(text)).await {
             Ok(Ok(rows)) if rows.len() == count => Ok(rows),
             Ok(Ok(_)) => Err(Unanswered::InDoubt),

@@ -85,7 +85,9 @@ impl Company {
         let Some(told) = place.answer().await else {
             return Err((RedisKind::Io, "the session is going").into());
         };
-        patience.is_answered();
+        if let Some(patience) = patience {
+            patience.ends_by_another();
+        }
         let link = self.link.clone();
         Ok(match told? {
             (Value::Nil, _) => Went::Alone(None),
@@ -143,9 +145,13 @@ impl Company {
     /// What each of them is told.
     async fn answers(&self, count: usize, told: Told) -> Result<(Vec<Value>, u64), RedisError> {
         let (answer, number) = match told {
-            Err(error) if is_unknown(&error) => {
-                // Nothing was done, and some may have given up meanwhile.
-                self.link.load(&self.scripts.together).await?;
+            // The server refuses the script as a whole: nothing was done. What it
+            // would say to each is told to whoever asks alone; some may have given
+            // up meanwhile.
+            Err(error) if error.code().is_some() => {
+                if error.kind() == RedisKind::Server(ServerErrorKind::NoScript) {
+                    let _ = self.link.load(&self.scripts.together).await;
+                }
                 return Ok((vec![Value::Nil; count], 0));
             }
             told => told?,
@@ -166,8 +172,11 @@ impl Carrier for Company {
     }
 
     async fn carry(&self) {
+        let line = self.link.line_number();
         let ready = match self.link.ready().await {
             Ok(ready) => ready,
+            // They go over another connection by now.
+            Err(_) if self.link.line_number() != line => return,
             Err(error) => {
                 let all = self.gathering.depart(usize::MAX, |_| true, |_| ());
                 let (party, ()) = all.unwrap_or_default();
@@ -195,11 +204,6 @@ impl Carrier for Company {
             }
         }
     }
-}
-
-/// Whether the server does not know the script, so that nothing was done.
-fn is_unknown(error: &RedisError) -> bool {
-    error.kind() == RedisKind::Server(ServerErrorKind::NoScript)
 }
 
 impl fmt::Debug for Company {

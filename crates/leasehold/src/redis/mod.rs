@@ -116,6 +116,17 @@ impl RedisEngine {
             Went::Told(answer, doer) => return Ok((Answer::read(answer), doer)),
             Went::Alone(way) => way,
         };
+        // Nothing is asked for once the lease is closed: who would take it out?
+        if let Some(link) = self.server.link(mine.keys.lock())
+            && !link.is_connected()
+        {
+            let connected = link.connect().await;
+            connected.map_err(|error| fault(error, doing(ticket), &self.server.label))?;
+        }
+        if self.inbox.lease(ticket.lease).is_none() {
+            let why = "the session is closed";
+            return Err(Error::new(ErrorKind::Unavailable, doing(ticket), why));
+        }
         let one = enqueue();
         let (not_after, ttl) = (one.not_after.to_string(), one.ttl.to_string());
         let waits = if one.waits { "1" } else { "0" };

@@ -39,7 +39,7 @@ impl<'a> Patience<'a> {
 impl Patience<'_> {
     /// As `ends`, for whoever did not send it: that the server was heard is noted
     /// by the one who did.
-    pub(in crate::redis) fn is_answered(mut self) {
+    pub(in crate::redis) fn ends_by_another(mut self) {
         self.is_over = true;
     }
 }

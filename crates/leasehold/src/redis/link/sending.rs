@@ -6,6 +6,7 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, RedisError, Value};
 use futures_util::FutureExt;
 
+use super::super::lock;
 use super::Link;
 use super::patience::Patience;
 
@@ -37,10 +38,20 @@ impl Link {
         })
     }
 
+    /// Whether a request can leave at once.
+    pub(in crate::redis) fn is_connected(&self) -> bool {
+        lock(&self.line).connection.initialized()
+    }
+
     /// For whoever waits for an answer to what another sends. If it gives up and
-    /// nothing at all was heard meanwhile, the connection is not used again.
-    pub(in crate::redis) fn patience(&self) -> Patience<'_> {
-        Patience::new(self, self.line_number())
+    /// nothing at all was heard meanwhile, the connection is not used again. None
+    /// while it is being made, which may take longer than that.
+    pub(in crate::redis) fn patience(&self) -> Option<Patience<'_>> {
+        let number = {
+            let line = lock(&self.line);
+            line.connection.initialized().then_some(line.number)?
+        };
+        Some(Patience::new(self, number))
     }
 }
 
