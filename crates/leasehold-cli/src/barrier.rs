@@ -44,6 +44,9 @@ pub(crate) struct BarrierArgs {
     /// Wait for the others to come at most this long, then exit with 75
     #[arg(long, value_name = "DUR", value_parser = args::positive)]
     timeout: Option<Duration>,
+    /// Have the store forget this long after that who went in [default: never]
+    #[arg(long, value_name = "DUR", value_parser = args::positive)]
+    keep: Option<Duration>,
     /// How long the others wait for us if we vanish
     #[arg(long, value_name = "DUR", value_parser = args::ttl)]
     ttl: Option<Duration>,
@@ -76,7 +79,10 @@ pub(crate) async fn barrier(
         signal = signals.end() => return Ok(exit::signalled(signal as i32)),
         session = store::open(&url, args.ttl, args.label.as_deref()) => session?,
     };
-    let barrier = session.barrier(&args.name, args.members);
+    let mut barrier = session.barrier(&args.name, args.members);
+    if let Some(keep) = args.keep {
+        barrier = barrier.keep(keep);
+    }
     let entering = async {
         match args.timeout {
             Some(longest) => barrier.enter_within(longest).await,
@@ -124,7 +130,7 @@ async fn inside(
     let leaving = async {
         match &ending {
             // Whoever is told to end waits for nobody; the session's end takes us out.
-            Ok(ending) if ending.is_asked_to_end => Ok(()),
+            Ok(ending) if ending.is_cut_short() => Ok(()),
             _ => entered.leave().await,
         }
     };
@@ -140,7 +146,7 @@ async fn inside(
     }
     match left {
         // It says so: whoever goes on by our code must not take the others for gone.
-        Ok(_) if ending.is_asked_to_end && ending.change.code() == exit::OK => {
+        Ok(_) if ending.is_cut_short() && ending.change.code() == exit::OK => {
             Ok(exit::signalled(Signal::SIGTERM as i32))
         }
         Ok(left) => left.map(|()| ending.change.code()).map_err(Failure::from),

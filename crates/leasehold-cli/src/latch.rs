@@ -47,6 +47,9 @@ pub(crate) struct LatchArgs {
     /// Wait at most this long, then exit with 75
     #[arg(long, value_name = "DUR", requires = "wait", value_parser = args::positive)]
     timeout: Option<Duration>,
+    /// Have the store forget the latch this long after the last count [default: never]
+    #[arg(long, value_name = "DUR", value_parser = args::positive)]
+    keep: Option<Duration>,
     /// How long others cannot count if we vanish while we count
     #[arg(long, value_name = "DUR", value_parser = args::ttl)]
     ttl: Option<Duration>,
@@ -67,7 +70,10 @@ pub(crate) async fn latch(
         signal = signals.end() => return Ok(exit::signalled(signal as i32)),
         session = store::open(&url, args.ttl, args.label.as_deref()) => session?,
     };
-    let latch = session.latch(&args.name, args.count);
+    let mut latch = session.latch(&args.name, args.count);
+    if let Some(keep) = args.keep {
+        latch = latch.keep(keep);
+    }
     let left = tokio::select! {
         biased;
         signal = signals.end() => Err(signal),

@@ -108,7 +108,7 @@ impl Message<'_> {
         }
         match ending.change {
             // Whoever ends because it is told to has not done its work.
-            Change::Exited(exit::OK) if ending.is_overtime || ending.is_asked_to_end => {
+            Change::Exited(exit::OK) if ending.is_overtime || ending.is_cut_short() => {
                 console.say("the command was told to end: it is not done");
                 Ok(exit::signalled(Signal::SIGTERM as i32))
             }

@@ -286,7 +286,7 @@ impl Work<'_> {
             return Ok((ending.change.code(), true));
         }
         run.mark_done().await?;
-        if ending.is_asked_to_end {
+        if ending.is_cut_short() {
             // Nor is the lock kept for whoever is told to end.
             return Ok((ending.change.code(), true));
         }

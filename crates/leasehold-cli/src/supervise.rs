@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::args::OnLost;
 use crate::child::{Change, Child};
+use crate::exit;
 use crate::print::{self, Console};
 use crate::signals::Signals;
 use crate::stuck::{self, Stuck};
@@ -38,6 +39,8 @@ pub(crate) struct Ending {
     pub(crate) loss: Option<String>,
     /// A signal came that asks programs to end.
     pub(crate) is_asked_to_end: bool,
+    /// Not only one that many programs take for something else.
+    pub(crate) is_plainly_asked: bool,
     /// It ran for longer than it may, and was told to end.
     pub(crate) is_overtime: bool,
 }
@@ -49,8 +52,16 @@ impl Ending {
             change,
             loss: None,
             is_asked_to_end: false,
+            is_plainly_asked: false,
             is_overtime: false,
         }
+    }
+
+    /// Whether the command may have ended before its work was done, because a signal
+    /// asked it to. One that got only SIGHUP, which tells many to read their settings
+    /// anew, and ended with 0 has ended by itself.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.is_plainly_asked || self.is_asked_to_end && self.change.code() != exit::OK
     }
 }
 
@@ -77,7 +88,8 @@ impl Supervision<'_> {
     pub(crate) async fn run(self) -> Ending {
         let mut stage = Stage::Held;
         let mut loss = None;
-        let (mut overtime, mut is_asked_to_end) = (Overtime::No, false);
+        let mut overtime = Overtime::No;
+        let (mut is_asked_to_end, mut is_plainly_asked) = (false, false);
         let longest = self.max_runtime.unwrap_or(Duration::MAX);
         let mut time_is_up = std::pin::pin!(tokio::time::sleep(longest));
         let mut stuck = self.stuck;
@@ -101,7 +113,9 @@ impl Supervision<'_> {
                 signal = self.signals.next() => match signal {
                     Signal::SIGCONT => self.go_on(has_terminal),
                     signal => {
-                        is_asked_to_end |= asks_to_end(signal);
+                        let asks = asks_to_end(signal);
+                        is_asked_to_end |= asks;
+                        is_plainly_asked |= asks && signal != Signal::SIGHUP;
                         self.child.signal(signal);
                     }
                 },
@@ -138,6 +152,7 @@ impl Supervision<'_> {
             change,
             loss,
             is_asked_to_end,
+            is_plainly_asked,
             is_overtime: !matches!(overtime, Overtime::No),
         }
     }

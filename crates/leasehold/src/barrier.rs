@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::Guard;
+use crate::guard::{Guard, Lost};
 use crate::looking::{until_seen, within};
 use crate::memo;
 use crate::name::Name;
 use crate::session::Session;
-use crate::tally::{Tally, must_be_countable};
+use crate::tally::{Tally, must_be_countable, write_kept};
 
 const KIND: &str = "barrier";
 
@@ -22,6 +22,7 @@ pub struct Barrier {
     session: Session,
     name: String,
     total: u32,
+    keep: Option<Duration>,
 }
 
 impl Session {
@@ -42,11 +43,21 @@ impl Session {
             session: self.clone(),
             name: name.as_ref().to_owned(),
             total,
+            keep: None,
         }
     }
 }
 
 impl Barrier {
+    /// Has the store forget who went in together, so long after they did. For names that
+    /// do not come again; without this something is left of every name for good. It
+    /// must be longer than anybody is inside: whoever leaves later hears `Lost`.
+    #[must_use]
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.keep = Some(keep);
+        self
+    }
+
     /// Waits until all are here. Who comes beyond that number waits for the next
     /// time, when all of this one have left. No store tells that all are here: it
     /// looks now and then, at least twenty times in a ttl or once a second.
@@ -113,7 +124,7 @@ impl Barrier {
         let Some(next) = next else {
             return settled(gate.release().await).map(|()| None);
         };
-        match gate.write_memo(next.write(KIND)).await {
+        match write_kept(&gate, &next.write(KIND), self.keep).await {
             Ok(()) => settled(gate.release().await).map(|()| Some(next)),
             // Somebody else is at it by now.
             Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => Ok(None),
@@ -148,6 +159,11 @@ impl Barrier {
             total: self.total,
             ..tally
         })
+    }
+
+    fn forgotten(&self) -> Error {
+        let why = "the store has forgotten who went in together: the others may still be inside";
+        Error::new(ErrorKind::Lost(Lost::Gone), self.doing(), why)
     }
 
     fn gate(&self) -> String {
@@ -187,8 +203,9 @@ impl Entered {
     /// their ttl.
     ///
     /// # Errors
-    /// `Lost` if we did not count any more; the others may then be anywhere. Else
-    /// `Unavailable` if the store cannot be reached.
+    /// `Lost` if we did not count any more, or the store has forgotten who went in
+    /// together; the others may then be anywhere. Else `Unavailable` if the store
+    /// cannot be reached.
     ///
     /// # Cancel safety
     /// Dropping the future leaves in the background.
@@ -199,7 +216,17 @@ impl Entered {
             round,
         } = self;
         guard.release().await?;
-        let look = || async { Ok((!round.is_any_in(&barrier.present().await?)).then_some(())) };
+        let look = || async {
+            if round.is_any_in(&barrier.present().await?) {
+                return Ok(None);
+            }
+            // After that look: a store that forgot who is there forgot this too. Those
+            // of a later time went in because all of ours had left.
+            match barrier.last().await?.ids.is_empty() {
+                true => Err(barrier.forgotten()),
+                false => Ok(Some(())),
+            }
+        };
         until_seen(barrier.session.core(), &barrier.doing(), look).await
     }
 }

@@ -102,8 +102,9 @@ pub trait Engine: Inspect {
     }
 
     /// The holder ids of the claims that hold the lock now, from a server that takes
-    /// itself for the one to ask. Without owners and times, so that many may ask
-    /// often. Needs the promise `holders`.
+    /// itself for the one to ask; where its commits wait for another server, so does
+    /// this, and so do `stamp` and `read_memo`. Without owners and times, so that many
+    /// may ask often. Needs the promise `holders`.
     async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
         let why = "this store does not tell who holds a lock so that one can rely on it";
         let doing = format!("see who holds {name}");

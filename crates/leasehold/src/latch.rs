@@ -9,7 +9,7 @@ use crate::memo;
 use crate::name::Name;
 use crate::random::random_u64;
 use crate::session::Session;
-use crate::tally::{Tally, id_of, must_be_countable};
+use crate::tally::{Tally, id_of, must_be_countable, write_kept};
 
 const KIND: &str = "latch";
 
@@ -20,6 +20,7 @@ pub struct Latch {
     session: Session,
     name: String,
     total: u32,
+    keep: Option<Duration>,
 }
 
 impl Session {
@@ -43,11 +44,22 @@ impl Session {
             session: self.clone(),
             name: name.as_ref().to_owned(),
             total,
+            keep: None,
         }
     }
 }
 
 impl Latch {
+    /// Has the store forget it so long after the last count: then it is as if it had
+    /// never been used. For names that do not come again, such as one for each build;
+    /// without this something is left of every name for good. All parties should say
+    /// the same.
+    #[must_use]
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.keep = Some(keep);
+        self
+    }
+
     /// Counts one part, and says how many are left.
     ///
     /// A process that is killed on the way, or hears that the effect is unknown,
@@ -104,7 +116,7 @@ impl Latch {
             }
         }
         if tally.left() < before {
-            guard.write_memo(tally.write(KIND)).await?;
+            write_kept(&guard, &tally.write(KIND), self.keep).await?;
         }
         // It is counted, whatever becomes of the lock: an error would have it counted
         // once more.
@@ -158,7 +170,7 @@ impl Latch {
     pub async fn reset(&self) -> Result<()> {
         self.tally().await?;
         let guard = self.session.mutex(&self.name).lock().await?;
-        guard.write_memo("").await?;
+        write_kept(&guard, "", self.keep).await?;
         guard.release().await
     }
 

@@ -223,7 +223,7 @@ pub(crate) fn unsupported(doing: impl Into<String>) -> Error {
 /// What an engine says whose memos do not end.
 pub(crate) fn kept_for_good(doing: impl Into<String>) -> Error {
     let why = "this store keeps no memos for a time; those of sqlite:, redis: (layout=queue), \
-               etcd:, postgres: and mysql: do";
+               etcd:, zk:, postgres: and mysql: do";
     Error::new(ErrorKind::Unsupported, doing, why)
 }
 

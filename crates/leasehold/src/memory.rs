@@ -55,6 +55,8 @@ struct State {
     memos: BTreeMap<Name, memo::Kept>,
     /// While such a mark is there the lock has had no writer since it was made.
     marks: BTreeMap<Name, (u64, Moment)>,
+    /// With so many marks those that nobody needs are looked for.
+    most_marks: usize,
 }
 
 #[derive(Debug)]

@@ -1,9 +1,11 @@
 //! A memo that says who was counted: the parts of a latch, or those who were the
-//! last to enter a barrier together. Pure.
+//! last to enter a barrier together.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::guard::Guard;
 
 /// How many can be counted: their ids fit into a memo.
 pub const MOST_MEMBERS: u32 = 200;
@@ -66,6 +68,14 @@ impl Tally {
 pub(crate) fn id_of(part: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     part.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// Writes a memo for good, or for a time.
+pub(crate) async fn write_kept(guard: &Guard, text: &str, keep: Option<Duration>) -> Result<()> {
+    match keep {
+        Some(keep) => guard.write_memo_for(text, keep).await,
+        None => guard.write_memo(text).await,
+    }
 }
 
 pub(crate) fn must_be_countable(total: u32, doing: impl Fn() -> String) -> Result<()> {

@@ -264,6 +264,25 @@ async fn a_server_that_forgets_its_keys_ends_holds_and_keeps_tokens_growing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_leaves_a_barrier_by_the_word_of_a_server_that_forgot_who_is_inside() {
+    let Some((_folder, server)) = server(&[]) else {
+        return;
+    };
+    // Nothing is renewed before this test is over.
+    let url = format!("{}?ttl=1h", server.url());
+    let (a, b) = tokio::try_join!(leasehold::connect(&url), leasehold::connect(&url)).unwrap();
+    let (one, other) = (a.barrier("x", 2), b.barrier("x", 2));
+    let (one, _other) = tokio::try_join!(one.enter(), other.enter()).unwrap();
+    let leaving = tokio::spawn(one.leave());
+    while a.inspector().queue("x").await.unwrap().claims.len() > 1 {
+        tokio::task::yield_now().await;
+    }
+    server.tell("FLUSHALL");
+    let error = leaving.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost(Lost::Gone), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_scripts_and_connections_lose_no_lock() {
     let Some((_folder, server)) = server(&[]) else {
         return;

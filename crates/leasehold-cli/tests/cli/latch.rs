@@ -33,6 +33,17 @@ fn who_waits_goes_on_when_all_parts_are_counted() {
 }
 
 #[test]
+fn a_latch_that_is_kept_for_a_time_is_forgotten() {
+    let world = World::new();
+    let kept = left(&world, &["--part", "a", "--keep", "2s"]);
+    assert_eq!(kept, "2\n");
+    until("it is forgotten", || {
+        (left(&world, &[]) == "3\n").then_some(())
+    });
+    assert_eq!(left(&world, &["--part", "a"]), "2\n");
+}
+
+#[test]
 fn a_part_that_has_a_name_is_counted_once() {
     let world = World::new();
     for (part, expected) in [("a", "2\n"), ("a", "2\n"), ("b", "1\n"), ("c", "0\n")] {

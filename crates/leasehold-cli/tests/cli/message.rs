@@ -88,6 +88,33 @@ fn a_command_that_ends_well_when_it_is_told_to_is_not_done() {
 }
 
 #[test]
+fn a_command_that_survives_a_signal_and_ends_well_is_done() {
+    let world = World::new();
+    let works_on = "trap 'echo heard >> heard' HUP; echo begun >> begun; \
+                    until test -e go; do sleep 0.05; done";
+    let running = world.start(&once("k", &["--", "sh", "-c", works_on]));
+    world.line("begun");
+    running.signal(Signal::SIGHUP);
+    world.line("heard");
+    fs::write(world.path("go"), "").unwrap();
+    let done = running.done();
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "");
+}
+
+#[test]
+fn a_command_that_a_signal_ends_is_not_done() {
+    for signal in [Signal::SIGHUP, Signal::SIGTERM] {
+        let world = World::new();
+        let running = world.start(&once("k", &["-c", "echo begun >> begun; exec sleep 60"]));
+        world.line("begun");
+        running.signal(signal);
+        assert_eq!(running.done().code, 128 + signal as i32);
+        assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "x\n");
+    }
+}
+
+#[test]
 fn a_command_that_is_not_there_is_no_attempt() {
     let world = World::new();
     let most = ["--max-attempts", "1", "--"];

@@ -86,6 +86,13 @@ impl RwLock {
 }
 
 impl Latch {
+    /// See [`crate::Latch::keep`].
+    #[must_use]
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.lock = self.lock.keep(keep);
+        self
+    }
+
     /// Counts one part, and says how many are left.
     ///
     /// # Errors
@@ -144,6 +151,13 @@ impl Latch {
 }
 
 impl Barrier {
+    /// See [`crate::Barrier::keep`].
+    #[must_use]
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.lock = self.lock.keep(keep);
+        self
+    }
+
     /// Waits until all are here.
     ///
     /// # Errors

@@ -25,6 +25,11 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(&[], barriers, members_go_round_in_step),
         Case::new(&[1], barriers, those_who_hold_are_told_and_nobody_else),
         Case::new(&[13], barriers, who_gives_up_does_not_count),
+        Case::new(
+            &[],
+            barriers,
+            who_leaves_hears_that_it_is_forgotten_who_went_in,
+        ),
         Case::new(&[18], barriers, another_number_or_use_is_refused),
         Case::new(
             &[9],
@@ -133,6 +138,28 @@ async fn nobody_has_left_before_all_have(bench: Bench) {
     waits_on(&mut leaving).await;
     soon("the last leaves", other.leave()).await.unwrap();
     soon("all have left", leaving).await.unwrap().unwrap();
+}
+
+async fn who_leaves_hears_that_it_is_forgotten_who_went_in(bench: Bench) {
+    let (session, name) = (bench.session(TTL).await, bench.name());
+    let (one, other) = (
+        entering(&bench, &name, 2).await,
+        entering(&bench, &name, 2).await,
+    );
+    let (one, other) = (entered(one).await, entered(other).await);
+    let mut leaving = tokio::spawn(one.leave());
+    bench.queue_of(&name, 1).await;
+    waits_on(&mut leaving).await;
+    // As a store that forgets: neither of the two is left.
+    let gate = session.mutex(format!("{name}.gate")).lock().await.unwrap();
+    gate.write_memo("").await.unwrap();
+    gate.release().await.unwrap();
+    drop(other);
+    let left = soon("it is told", leaving).await.unwrap();
+    assert!(
+        matches!(&left, Err(error) if matches!(error.kind(), ErrorKind::Lost(_))),
+        "{left:?}"
+    );
 }
 
 async fn one_too_many_waits_for_the_next_time(bench: Bench) {

@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::wire::{LeaseGrantRequest, LeaseGrantResponse};
+use super::wire::{LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse};
 use super::{EtcdEngine, lock, random_number, seconds, whole_seconds};
 use crate::clock::{Moment, boot_time};
 use crate::error::Result;
@@ -18,7 +18,11 @@ const TIMES: usize = 16;
 
 /// The leases that memos are written under now.
 #[derive(Debug, Default)]
-pub(super) struct Keeping(Mutex<Leases>);
+pub(super) struct Keeping {
+    leases: Mutex<Leases>,
+    /// Whoever asks for another one: those who come meanwhile share it.
+    asking: tokio::sync::Mutex<()>,
+}
 
 /// At most one for each time, the oldest first.
 #[derive(Debug, Default)]
@@ -44,6 +48,20 @@ impl Leases {
         Some(kept.number)
     }
 
+    /// One was not needed after all. Says whether the lease has served nothing: then
+    /// it is not given out any more.
+    fn give_back(&mut self, number: i64) -> bool {
+        let Some(at) = self.0.iter().position(|kept| kept.number == number) else {
+            return false;
+        };
+        self.0[at].memos -= 1;
+        let is_idle = self.0[at].memos == 0;
+        if is_idle {
+            self.0.remove(at);
+        }
+        is_idle
+    }
+
     /// A new one, in place of the last one for that time.
     fn add(&mut self, fresh: Kept) {
         self.0.retain(|kept| kept.keep != fresh.keep);
@@ -62,8 +80,12 @@ impl Keeping {
         keep: Duration,
         doing: impl Fn() -> String,
     ) -> Result<i64> {
+        if let Some(number) = lock(&self.leases).take(keep, boot_time()) {
+            return Ok(number);
+        }
+        let _asking = self.asking.lock().await;
         let now = boot_time();
-        if let Some(number) = lock(&self.0).take(keep, now) {
+        if let Some(number) = lock(&self.leases).take(keep, now) {
             return Ok(number);
         }
         let request = LeaseGrantRequest {
@@ -77,7 +99,7 @@ impl Keeping {
             Err(error) if error.why().contains("lease already exists") => request.ttl,
             granted => granted?.ttl,
         };
-        lock(&self.0).add(Kept {
+        lock(&self.leases).add(Kept {
             keep,
             number: request.id,
             // It began after it was asked for.
@@ -87,9 +109,23 @@ impl Keeping {
         Ok(request.id)
     }
 
+    /// The write that this lease was for was refused.
+    pub(super) async fn give_back(&self, engine: &EtcdEngine, number: i64) {
+        if !lock(&self.leases).give_back(number) {
+            return;
+        }
+        let request = LeaseRevokeRequest { id: number };
+        let path = "/etcdserverpb.Lease/LeaseRevoke";
+        let doing = || "give back a lease for memos".to_owned();
+        let revoked: Result<LeaseRevokeResponse> = engine.members.ask(path, &request, doing).await;
+        if let Err(error) = revoked {
+            tracing::debug!(%error, "it ends by itself");
+        }
+    }
+
     /// The store does not know this lease any more.
     pub(super) fn forget(&self, number: i64) {
-        lock(&self.0).0.retain(|kept| kept.number != number);
+        lock(&self.leases).0.retain(|kept| kept.number != number);
     }
 }
 
@@ -123,6 +159,17 @@ mod tests {
         leases.add(kept(3600, 8));
         assert_eq!(leases.take(hour, start()), Some(8));
         assert_eq!(leases.0.len(), 1);
+    }
+
+    #[test]
+    fn a_lease_that_served_nothing_is_given_back() {
+        let (mut leases, hour) = (Leases::default(), Duration::from_secs(3600));
+        leases.add(kept(3600, 7));
+        assert_eq!(leases.take(hour, start()), Some(7));
+        assert!(!leases.give_back(7), "the other one needs it");
+        assert!(leases.give_back(7));
+        assert_eq!(leases.take(hour, start()), None);
+        assert!(!leases.give_back(7));
     }
 
     #[test]

@@ -40,12 +40,12 @@ pub(super) async fn write(
         true => error.effect_is(Effect::Unknown),
         false => error,
     };
+    let mut lease = 0;
     for _ in 0..ROUNDS {
-        let lease = match keep {
-            Some(keep) => engine.keeping.lease(engine, keep, doing).await,
-            None => Ok(0),
-        };
-        let lease = lease.map_err(|error| in_doubt(error, is_repeated))?;
+        if let Some(keep) = keep.filter(|_| lease == 0) {
+            let granted = engine.keeping.lease(engine, keep, doing).await;
+            lease = granted.map_err(|error| in_doubt(error, is_repeated))?;
+        }
         let request = TxnRequest {
             compare: vec![created_at(&mine.key, order), written_at(&key, last)],
             success: vec![put(&key, &memo.to_record(), lease)],
@@ -56,6 +56,7 @@ pub(super) async fn write(
         // for the lease before it does anything.
         if lease != 0 && matches!(&asked, Err(error) if is_lease_gone(error)) {
             engine.keeping.forget(lease);
+            lease = 0;
             continue;
         }
         let asked = asked.map_err(|error| in_doubt(error, is_repeated))?;
@@ -81,6 +82,7 @@ pub(super) async fn write(
             .is_none_or(|kv| kv.create_revision != order)
         {
             if !is_repeated {
+                engine.keeping.give_back(engine, lease).await;
                 return Ok(Noted::NotHeld);
             }
             let why = "the claim is gone, and a request before that was not answered";

@@ -1,12 +1,13 @@
 //! Who holds a lock, by the server whose term it is: one that was replaced and is
-//! asked all the same has not heard of any renewal since, and takes all for dead.
+//! asked all the same has not heard of any renewal since, and takes all for dead. So
+//! may one that was down for a while.
 
 use super::MysqlEngine;
 use super::inspect::read_queue;
+use super::line::guarded;
 use super::look::strange;
 use super::pool::{Lane, READ_COMMITTED};
 use super::term::settle;
-use super::text::column;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 
@@ -19,16 +20,16 @@ pub(super) async fn holders(engine: &MysqlEngine, name: &Name) -> Result<Vec<u64
     for _ in 0..ROUNDS {
         // The term comes last: so what was read before is of a server that led.
         let text = format!(
-            "{READ_COMMITTED}; {queue}; select {current} from {meta} m; commit",
-            current = engine.current_text(),
-            meta = engine.tables.meta,
+            "{READ_COMMITTED}; {queue}; {confirming} {term}; commit",
+            confirming = engine.confirming_text(doing).await?,
             queue = engine.queue_text(name),
+            term = engine.term_text(),
         );
-        let answer = engine.ask(&text, doing).await?;
-        let Some((term, rows)) = answer.rows.split_last() else {
+        let answer = engine.ask(&guarded(&text), doing).await?;
+        let Some((rows, term)) = answer.rows.split_last_chunk::<2>() else {
             return Err(strange(doing(), &engine.pool.label));
         };
-        if column(term, 0).as_deref() == Some("1") {
+        if engine.beginning_text(term, doing)?.is_none() {
             let (rows, _, holders) = read_queue(rows);
             return Ok(rows[..holders].iter().map(|row| row.holder).collect());
         }

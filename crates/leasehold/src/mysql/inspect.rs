@@ -12,7 +12,7 @@ use super::tie::IS_LOOSE;
 use crate::engine::{
     Claimant, Eviction, Finding, Inspect, LeaseId, Owner, Queue, Severity, TicketId,
 };
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::fence::Token;
 use crate::name::Name;
 use crate::rule;
@@ -81,6 +81,18 @@ impl Inspect for MysqlEngine {
                  ours, is from before memos could end, or this user may not use it",
                 "let somebody who may run what `leasehold schema` prints, and grant select, \
                  insert, update and delete on the table",
+            ));
+        }
+        let delete = format!("delete from {} where name = ''", self.tables.memo);
+        if self.has_memo
+            && let Err(error) = self.ask_plainly(&delete, doing).await
+            && error.kind() == ErrorKind::Denied
+        {
+            findings.push(finding(
+                Severity::Warning,
+                "memos that are kept for a time end, but their rows stay for good: this user \
+                 may not delete them",
+                "grant delete on the table for memos",
             ));
         }
         Ok(findings)

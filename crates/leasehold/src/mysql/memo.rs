@@ -1,5 +1,6 @@
 //! Memos, in a table of their own.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sqlx_mysql::MySqlRow;
@@ -102,8 +103,14 @@ async fn sweep(engine: &MysqlEngine, ended: &[MySqlRow]) {
         list(names.map(|name| format!("x'{name}'"))),
     );
     let doing = || "remove memos that have ended".to_owned();
-    if let Err(error) = engine.ask(&guarded(&delete), doing).await {
-        tracing::debug!(%error, "what has ended stays for now");
+    match engine.ask(&guarded(&delete), doing).await {
+        Err(error) if error.kind() == ErrorKind::Denied => {
+            if !engine.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%error, "what has ended stays for good");
+            }
+        }
+        Err(error) => tracing::debug!(%error, "what has ended stays for now"),
+        Ok(_) => {}
     }
 }
 
@@ -117,6 +124,7 @@ pub(super) async fn read(engine: &MysqlEngine, name: &Name) -> Result<Reading> {
             memo = engine.tables.memo,
             current = engine.current_text(),
             clock = CLOCK,
+            confirming = engine.confirming_text(doing).await?,
             name = name_literal(name.as_str()),
         );
         let answer = engine.ask(&text, doing).await?;

@@ -12,6 +12,7 @@ mod bare;
 mod claims;
 mod closing;
 mod config;
+mod confirm;
 mod fault;
 mod fence;
 mod flight;
@@ -33,7 +34,7 @@ mod tie;
 mod together;
 mod waiting;
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -132,6 +133,10 @@ pub(crate) struct MysqlEngine {
     term: AtomicU64,
     /// The server's run that stamps are of.
     run: Mutex<stamp::Run>,
+    /// Whether commits wait for another server.
+    waits: Mutex<confirm::Waits>,
+    /// It was told that this user may not remove memos.
+    has_warned: AtomicBool,
 }
 
 impl MysqlEngine {
@@ -162,6 +167,8 @@ impl MysqlEngine {
             server: Mutex::default(),
             term: AtomicU64::new(0),
             run: Mutex::default(),
+            waits: Mutex::default(),
+            has_warned: AtomicBool::new(false),
             pool,
         })
     }

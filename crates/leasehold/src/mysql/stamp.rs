@@ -26,6 +26,7 @@ pub(super) async fn stamp(engine: &MysqlEngine, name: &Name) -> Result<Option<Ma
             claim = engine.tables.claim,
             meta = engine.tables.meta,
             current = engine.current_text(),
+            confirming = engine.confirming_text(doing).await?,
             name = name_literal(name.as_str()),
         );
         let answer = engine.ask(&text, doing).await?;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx_postgres::PgRow;
 
-use super::PostgresEngine;
 use super::ears::gets_through;
 use super::text::{bits, column, number, quoted};
+use super::{CONFIRM, PostgresEngine};
 use crate::engine::{
     Claimant, Eviction, Finding, Inspect, LeaseId, Owner, Queue, Severity, TicketId,
 };
@@ -131,7 +131,7 @@ pub(super) async fn holders(engine: &PostgresEngine, name: &Name) -> Result<Vec<
     let queue = queue_text(engine, name);
     let schema = &engine.schema;
     // On a server that nobody has met, leases may look over that are not.
-    let statement = format!("select {schema}.prove(); select {schema}.meet(); {queue}");
+    let statement = format!("select {schema}.prove(), {CONFIRM}; select {schema}.meet(); {queue}");
     let answer = engine.pool.ask(&statement, doing).await?;
     // The first two rows say nothing of the queue.
     let rows = answer.rows.get(2..).unwrap_or_default();

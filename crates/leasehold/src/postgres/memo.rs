@@ -50,11 +50,7 @@ pub(super) async fn read(engine: &PostgresEngine, name: &Name) -> Result<Reading
         return Err(crate::memo::unsupported(doing()));
     }
     let arguments = quoted(name.as_str());
-    // Not beside releases: there they have one connection, and whoever looks on
-    // may do so often.
-    let answer = engine
-        .call(Lane::InLine, "memo_read", &arguments, doing)
-        .await?;
+    let answer = engine.call_to_read("memo_read", &arguments, doing).await?;
     let reading = answer.rows.first().and_then(|row| {
         let time = Some(Duration::from_micros(number(row, 3)?));
         let kept = match column(row, 0) {

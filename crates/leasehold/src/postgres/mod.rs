@@ -60,6 +60,12 @@ use crate::session::Session;
 /// How many tokens one grant may be split into; `sql/tables.sql` knows it too.
 const TOKENS_PER_GRANT: u32 = 32;
 
+/// Makes a transaction that only reads wait for what every commit waits for, as an
+/// expression: a server that was replaced and is cut off from its standbys then does
+/// not answer. Where no commit waits for a standby it writes nothing.
+const CONFIRM: &str = "case when current_setting('synchronous_standby_names') <> '' \
+     then pg_logical_emit_message(true, 'leasehold', '') end";
+
 /// Opens a session on a pool of your own. The options are those of a URL, such
 /// as `ttl=5s&schema=locks`; they may be empty.
 ///
@@ -164,6 +170,22 @@ impl PostgresEngine {
     ) -> Result<Answer> {
         let statement = format!("select * from {}.{function}({arguments})", self.schema);
         self.pool.ask_in(lane, &statement, doing).await
+    }
+
+    /// Calls a function of our schema that reads what somebody decides by.
+    async fn call_to_read(
+        &self,
+        function: &str,
+        arguments: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let statement = format!(
+            "select f.*, {CONFIRM} from {}.{function}({arguments}) f",
+            self.schema
+        );
+        // Not beside releases: there they have one connection, and whoever looks on
+        // may do so often.
+        self.pool.ask_in(Lane::InLine, &statement, doing).await
     }
 
     /// Calls a function of our schema whose answer is read as one record, which
@@ -315,7 +337,7 @@ impl Engine for PostgresEngine {
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {
         let doing = || format!("read {name} without a lock");
         let name = quoted(name.as_str());
-        let answer = self.call(Lane::InLine, "stamp_of", &name, doing).await?;
+        let answer = self.call_to_read("stamp_of", &name, doing).await?;
         let row = answer.rows.first();
         let row = row.ok_or_else(|| strange(doing(), &self.pool.label))?;
         Ok(column(row, 0).map(|mark| Mark(mark.to_owned())))

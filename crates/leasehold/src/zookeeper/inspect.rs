@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use super::claims::OpenLease;
 use super::dialect::{Child, Place};
 use super::fault::Refusal;
+use super::holders::Known;
 use super::meeting::judge;
 use super::record::{self, Broken, Record};
 use super::session::Session;
@@ -112,25 +113,8 @@ impl Inspect for ZookeeperEngine {
     }
 }
 
-/// Who holds the lock, as the leader knows it.
-pub(super) async fn holders(engine: &ZookeeperEngine, name: &Name) -> Result<Vec<u64>> {
-    let look = async || {
-        let looking = Looking::with(engine).await?;
-        engine.claims_on(looking.session(), name).await
-    };
-    let seen = match look().await {
-        Err(Refusal::SessionOver) => look().await,
-        seen => seen,
-    };
-    let fault = |why: Refusal| why.fault(format!("see who holds {name}"), &engine.label);
-    let claims = seen.map_err(fault)?;
-    let (_, held) = held(&claims);
-    let holders = claims.iter().take(held);
-    Ok(holders.map(|(_, _, record)| record.holder).collect())
-}
-
 /// The capacity of a lock with these claims, and how many hold.
-fn held(claims: &[Looked]) -> (u32, usize) {
+pub(super) fn held(claims: &[Looked]) -> (u32, usize) {
     let capacity = claims.first().map_or(0, |(_, _, record)| record.capacity);
     let places: Vec<Place> = claims.iter().map(|(place, ..)| place.clone()).collect();
     let queue = standing::as_the_rule_sees_it(&places, capacity);
@@ -163,7 +147,7 @@ fn as_eviction(broken: Broken) -> Eviction {
     }
 }
 
-type Looked = (Place, Stat, Record);
+pub(super) type Looked = (Place, Stat, Record);
 
 impl ZookeeperEngine {
     /// The claims on a lock and the notes on broken ones.
@@ -176,6 +160,16 @@ impl ZookeeperEngine {
 
     /// The claims on a lock of any kind, in order.
     async fn claims_on(&self, session: &Session, name: &Name) -> Result<Vec<Looked>, Refusal> {
+        self.claims_knowing(session, name, &mut Known::new()).await
+    }
+
+    /// The same; those that are known are not read again.
+    pub(super) async fn claims_knowing(
+        &self,
+        session: &Session,
+        name: &Name,
+        known: &mut Known,
+    ) -> Result<Vec<Looked>, Refusal> {
         let parent = self.paths.lock(name);
         let sync = Request::Sync {
             path: parent.clone(),
@@ -201,15 +195,26 @@ impl ZookeeperEngine {
         };
         let mut places: Vec<_> = list.iter().filter_map(place).collect();
         Place::sort(&mut places);
-        let paths = places
+        let mut last = std::mem::take(known);
+        for place in &places {
+            known.extend(last.remove_entry(&place.node));
+        }
+        let fresh: Vec<_> = places
             .iter()
-            .map(|place| format!("{parent}/{}", place.node));
+            .filter(|place| !known.contains_key(&place.node))
+            .collect();
+        let paths = fresh.iter().map(|place| format!("{parent}/{}", place.node));
         let data = all_data(session, paths.collect()).await?;
+        for (place, data) in fresh.into_iter().zip(data) {
+            if let Some((data, stat)) = data {
+                let record = Record::of(layout, place, &data, &stat);
+                known.insert(place.node.clone(), (stat, record));
+            }
+        }
         let are_ordered = Place::are_ordered(&places);
-        let claims = places.into_iter().zip(data).filter_map(|(place, data)| {
-            let (data, stat) = data?;
-            let record = Record::of(layout, &place, &data, &stat);
-            Some((place, stat, record))
+        let claims = places.into_iter().filter_map(|place| {
+            let (stat, record) = known.get(&place.node)?;
+            Some((place, *stat, record.clone()))
         });
         let mut claims: Vec<_> = claims.collect();
         if !are_ordered {
@@ -267,7 +272,7 @@ impl ZookeeperEngine {
     }
 }
 
-async fn children(session: &Session, path: &str) -> Result<Vec<String>, Refusal> {
+pub(super) async fn children(session: &Session, path: &str) -> Result<Vec<String>, Refusal> {
     let request = Request::Children {
         path: path.to_owned(),
         watch: false,
@@ -281,7 +286,7 @@ async fn children(session: &Session, path: &str) -> Result<Vec<String>, Refusal>
 }
 
 /// The data of nodes, of those that are there.
-async fn all_data(
+pub(super) async fn all_data(
     session: &Session,
     paths: Vec<String>,
 ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, Refusal> {

@@ -17,7 +17,9 @@ mod config;
 mod dialect;
 mod events;
 mod fault;
+mod holders;
 mod inspect;
+mod keeping;
 mod link;
 mod meeting;
 mod memo;
@@ -32,6 +34,7 @@ mod standing;
 mod wire;
 mod words;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -73,6 +76,9 @@ pub(crate) struct ZookeeperEngine {
     claims: Claims,
     /// For looking at locks without a lease.
     looking: Mutex<Option<Arc<Session>>>,
+    /// The claims of locks whose holders were asked for.
+    met: Mutex<HashMap<Name, holders::Known>>,
+    leader_time: Mutex<keeping::LeaderTime>,
 }
 
 /// What the servers said when we met.
@@ -98,6 +104,8 @@ impl ZookeeperEngine {
             label,
             claims: Claims::default(),
             looking: Mutex::default(),
+            met: Mutex::default(),
+            leader_time: Mutex::default(),
         })
     }
 
@@ -177,6 +185,7 @@ impl Engine for ZookeeperEngine {
             fence: Grade::Ordered,
             durable: true,
             memo: true,
+            retention: true,
             stamp: true,
             stamp_word: true,
             holders: true,
@@ -317,7 +326,11 @@ impl Engine for ZookeeperEngine {
     }
 
     async fn write_memo(&self, claim: &ClaimRef, memo: &Memo) -> Result<Noted> {
-        memo::write(self, claim, memo).await
+        memo::write(self, claim, memo, None).await
+    }
+
+    async fn write_memo_for(&self, claim: &ClaimRef, memo: &Memo, keep: Duration) -> Result<Noted> {
+        memo::write(self, claim, memo, Some(keep)).await
     }
 
     async fn read_memo(&self, name: &Name) -> Result<Reading> {
@@ -325,7 +338,7 @@ impl Engine for ZookeeperEngine {
     }
 
     async fn holders(&self, name: &Name) -> Result<Vec<u64>> {
-        inspect::holders(self, name).await
+        holders::holders(self, name).await
     }
 
     async fn stamp(&self, _lease: &Lease, name: &Name) -> Result<Option<Mark>> {

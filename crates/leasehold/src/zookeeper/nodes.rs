@@ -11,6 +11,10 @@ use crate::name::Name;
 const HOUSE: &str = ".leasehold";
 const BROKEN: &str = ".leasehold/broken";
 const MEMO: &str = ".leasehold/memo";
+/// When memos end that are kept for a time.
+const ENDS: &str = ".leasehold/ends";
+/// Written to hear what time it is.
+const CLOCK: &str = ".leasehold/clock";
 /// The server's own.
 const SERVER: &str = "zookeeper";
 /// Stands for an empty part of a name.
@@ -63,6 +67,25 @@ impl Paths {
     /// The memo of a lock.
     pub(super) fn memo(&self, name: &Name) -> String {
         self.in_house(MEMO, name)
+    }
+
+    /// The memo whose node has this name.
+    pub(super) fn memo_node(&self, node: &str) -> String {
+        format!("{}/{MEMO}/{node}", self.chroot)
+    }
+
+    /// Notes on memos that end, by the hour and then by the second.
+    pub(super) fn ends(&self) -> String {
+        format!("{}/{ENDS}", self.chroot)
+    }
+
+    /// The note on a memo that ends before this second.
+    pub(super) fn end(&self, second: u64, note: &str) -> String {
+        format!("{}/{}/{second}/{note}", self.ends(), second / 3600)
+    }
+
+    pub(super) fn clock(&self) -> String {
+        format!("{}/{CLOCK}", self.chroot)
     }
 
     fn in_house(&self, folder: &str, name: &Name) -> String {

@@ -14,7 +14,7 @@ use crate::engine::{Owner, Ticket, TicketId};
 const MARK: &str = "leasehold1";
 
 /// A claim as its node describes it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Record {
     pub(super) id: TicketId,
     pub(super) holder: u64,

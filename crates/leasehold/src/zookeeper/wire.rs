@@ -24,6 +24,8 @@ pub(super) struct Stat {
     pub(super) czxid: i64,
     /// When it was made, in milliseconds since 1970 by the leader's clock.
     pub(super) ctime: i64,
+    /// When its data was written last, by the same clock.
+    pub(super) mtime: i64,
     /// The session that it goes with, 0 if none.
     pub(super) owner: i64,
     /// How often its data was written since then.
@@ -362,7 +364,7 @@ impl Body<'_> {
     }
 
     fn stat(&mut self) -> Result<Stat, Refusal> {
-        let (czxid, _mzxid, ctime, _mtime) =
+        let (czxid, _mzxid, ctime, mtime) =
             (self.long()?, self.long()?, self.long()?, self.long()?);
         let version = self.number()?;
         let (child_changes, _acl_version) = (self.number()?, self.number()?);
@@ -371,6 +373,7 @@ impl Body<'_> {
         Ok(Stat {
             czxid,
             ctime,
+            mtime,
             owner,
             version,
             child_changes,

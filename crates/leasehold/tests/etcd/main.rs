@@ -19,6 +19,7 @@ mod late;
 mod layout;
 mod long;
 mod members;
+mod memos;
 mod store;
 mod together;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::conformance::{Call, Fault, Wire};
-use leasehold::{Memory, Session};
+use leasehold::{ErrorKind, Lost, Memory, Session};
 use tokio::time::Instant;
 
 use crate::ms;
@@ -141,5 +141,24 @@ async fn a_writer_that_dies_spoils_stamps_for_its_ttl_at_most() {
         waited(death, TTL);
         let stamp = lock.stamp().await.unwrap();
         assert!(lock.validate(&stamp).await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_inside_for_longer_than_a_barrier_is_kept_hears_so() {
+    let store = Memory::new();
+    let (one, other) = (other(&store).await, other(&store).await);
+    for (inside, is_known) in [(ms(9_000), true), (ms(11_000), false)] {
+        let (one, other) = (
+            one.barrier("x", 2).keep(ms(10_000)),
+            other.barrier("x", 2).keep(ms(10_000)),
+        );
+        let (one, other) = tokio::try_join!(one.enter(), other.enter()).unwrap();
+        tokio::time::sleep(inside).await;
+        let left = tokio::try_join!(one.leave(), other.leave());
+        match is_known {
+            true => drop(left.unwrap()),
+            false => assert_eq!(left.unwrap_err().kind(), ErrorKind::Lost(Lost::Gone)),
+        }
     }
 }

@@ -79,6 +79,30 @@ async fn a_table_that_is_not_ours_or_may_not_be_used_costs_memos_and_no_locks() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn that_memos_may_not_be_removed_is_told() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    drop(session(&server.url(), "").await);
+    server.sql(
+        "create user app@'127.0.0.1'; grant select, insert, update on shop.* to app@'127.0.0.1'",
+    );
+    for table in ["session", "claim", "eviction"] {
+        server.sql(&format!(
+            "grant delete on shop.leasehold_{table} to app@'127.0.0.1'"
+        ));
+    }
+    let is_told = async || {
+        let inspector = super::inspector(&server.url_as("app")).await;
+        let findings = inspector.examine().await.unwrap();
+        findings.iter().any(|it| it.remedy.contains("grant delete"))
+    };
+    assert!(is_told().await);
+    server.sql("grant delete on shop.leasehold_memo to app@'127.0.0.1'");
+    assert!(!is_told().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_or_database_or_server_is_named() {
     let Some((_folder, server)) = mysql(&[]) else {
         return;

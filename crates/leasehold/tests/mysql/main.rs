@@ -16,6 +16,7 @@ mod load;
 mod lossy;
 mod lossy_steps;
 mod memos;
+mod standby;
 mod terms;
 mod tied;
 mod users_pool;

@@ -22,6 +22,7 @@ mod lossy;
 mod memos;
 mod pooler;
 mod rule;
+mod standby;
 mod users_pool;
 mod way;
 

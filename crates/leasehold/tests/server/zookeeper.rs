@@ -263,6 +263,18 @@ impl Server {
         self.says("cons").is_some_and(|said| said.contains(&sign))
     }
 
+    /// How many requests it has had.
+    pub(crate) fn received(&self) -> u64 {
+        let said = self.says("srvr").expect("it answers");
+        let mut lines = said
+            .lines()
+            .filter_map(|line| line.strip_prefix("Received: "));
+        lines
+            .next()
+            .and_then(|count| count.parse().ok())
+            .expect("it is told")
+    }
+
     fn says(&self, word: &str) -> Option<String> {
         let mut stream = connect(self.port).ok()?;
         stream.write_all(word.as_bytes()).ok()?;

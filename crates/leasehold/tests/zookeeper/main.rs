@@ -8,10 +8,12 @@
 mod zookeeper;
 
 mod access;
+mod barrier;
 mod cut;
 mod interop;
 mod layout;
 mod lossy;
+mod memos;
 mod overflow;
 mod servers;
 mod store;

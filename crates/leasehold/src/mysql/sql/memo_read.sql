@@ -5,4 +5,5 @@ start transaction read write;
 select o.token, o.edition, hex(o.bytes), {clock}, {current}
 from {meta} m left join {memo} o on o.name = {name}
     and (o.expires is null or o.expires > utc_timestamp(6));
+{confirming}
 commit

@@ -8,5 +8,6 @@ select c.place, c.drawn, (
     where w.name = {name} and w.ticket is not null and w.weight >= w.capacity
 ), m.term, {current}, unix_timestamp()
 from {meta} m left join {claim} c on c.name = {name} and c.seat = 0;
+{confirming}
 commit;
 show global status like 'Uptime'
