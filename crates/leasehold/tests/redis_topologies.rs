@@ -136,6 +136,52 @@ async fn a_lock_that_no_replica_confirms_is_not_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nobody_leaves_a_barrier_by_the_word_of_a_master_without_its_witness() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let servers = Replicated::start(folder.path(), 1, &[]);
+    let mut members = Vec::new();
+    for _ in 0..2 {
+        // It renews long after this test is over.
+        let one = session(&servers.url(), "ttl=1h&durability=replicas:1").await;
+        members.push(tokio::spawn(async move {
+            let entered = one.barrier("load/test", 2).enter_within(LONG).await;
+            (one, entered.unwrap())
+        }));
+    }
+    let (_one, first) = members.remove(0).await.unwrap();
+    let (_other, _second) = members.remove(0).await.unwrap();
+    let inspector = leasehold::inspect(&servers.url()).await.unwrap();
+    let leaving = tokio::spawn(first.leave());
+    while inspector.queue("load/test").await.unwrap().claims.len() != 1 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    servers.replicas()[0].stop();
+    // As one that was replaced and does not know who has come since.
+    servers.primary().command(&["FLUSHALL"]);
+    let looks = || {
+        let stats = servers.primary().info("cmdstat_wait").unwrap_or_default();
+        let calls = stats
+            .strip_prefix("calls=")
+            .and_then(|rest| rest.split_once(','));
+        calls.map_or(0, |(calls, _)| calls.parse::<u32>().unwrap())
+    };
+    let before = looks();
+    let deadline = Instant::now() + LONG;
+    while looks() < before + 3 {
+        assert!(Instant::now() < deadline, "it does not look");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(!leaving.is_finished());
+    // With its witness it is believed, whatever it says.
+    servers.replicas()[0].resume();
+    let left = tokio::time::timeout(LONG, leaving).await.expect("it looks");
+    left.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_confirmation_writes_over_no_key_of_others() {
     if must_skip(lacks_redis()) {
         return;

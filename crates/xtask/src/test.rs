@@ -11,6 +11,12 @@ use std::time::Duration;
 /// How long one example may take to run.
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
 
+/// How many messages and slots the recipes are proven with. Fewer are quicker.
+const MANY: [(&str, &str); 2] = [
+    ("LEASEHOLD_TEST_MESSAGES", "2000"),
+    ("LEASEHOLD_TEST_SLOTS", "500"),
+];
+
 /// Runs every ring, also after one has failed, and says whether all passed.
 ///
 /// The quick way installs nothing and runs neither doc tests nor examples.
@@ -23,7 +29,10 @@ pub(crate) fn test(quick: bool) -> bool {
         return report.finish();
     }
     bring_tools(&mut report);
-    report.step("tests", || run(no_skip(&mut cargo(everything.split(' ')))));
+    report.step("tests", || {
+        let mut tests = cargo(everything.split(' '));
+        run(no_skip(tests.envs(MANY)))
+    });
     match examples(&shell::root().join("crates/leasehold/examples")) {
         Err(error) => report.step("examples", || Err(error)),
         Ok(examples) => {

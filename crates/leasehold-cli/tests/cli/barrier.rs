@@ -19,14 +19,18 @@ fn until_lines(world: &World, file: &str, count: usize) {
 }
 
 #[test]
-fn all_begin_together_and_none_is_done_before_all_are() {
-    let world = World::new();
-    let mut fast = member(&world, "3", "echo >> begun; exit 3");
-    let mut other = member(&world, "3", "echo >> begun");
+fn on_a_file_all_begin_together_and_none_is_done_before_all_are() {
+    all_begin_together_and_none_is_done_before_all_are(&World::new());
+}
+
+/// On any store that tells who holds.
+pub(crate) fn all_begin_together_and_none_is_done_before_all_are(world: &World) {
+    let mut fast = member(world, "3", "echo >> begun; exit 3");
+    let mut other = member(world, "3", "echo >> begun");
     world.until_claims("x", 2, 0);
     assert!(world.lines("begun").is_empty());
-    let slow = member(&world, "3", GO);
-    until_lines(&world, "begun", 3);
+    let slow = member(world, "3", GO);
+    until_lines(world, "begun", 3);
     // The fast ones have left, and wait for the slow one.
     world.until_claims("x", 1, 0);
     for running in [&mut fast, &mut other] {

@@ -15,20 +15,24 @@ fn left(world: &World, more: &[&str]) -> String {
 }
 
 #[test]
-fn who_waits_goes_on_when_all_parts_are_counted() {
-    let world = World::new();
+fn on_a_file_who_waits_goes_on_when_all_parts_are_counted() {
+    who_waits_goes_on_when_all_parts_are_counted(&World::new());
+}
+
+/// On any store that keeps memos.
+pub(crate) fn who_waits_goes_on_when_all_parts_are_counted(world: &World) {
     let mut waiting = world.start(&["latch", "x", "--count", "3", "--wait"]);
-    assert_eq!(left(&world, &[]), "3\n");
-    assert_eq!(left(&world, &["--down"]), "2\n");
-    assert_eq!(left(&world, &[]), "2\n");
+    assert_eq!(left(world, &[]), "3\n");
+    assert_eq!(left(world, &["--down"]), "2\n");
+    assert_eq!(left(world, &[]), "2\n");
     assert!(waiting.child().try_wait().unwrap().is_none());
-    assert_eq!(left(&world, &["--down", "2"]), "0\n");
+    assert_eq!(left(world, &["--down", "2"]), "0\n");
     let done = waiting.done();
     assert_eq!((done.code, &*done.stdout, &*done.stderr), (0, "", ""));
     // It stays open, and more than all are not counted.
-    assert_eq!(left(&world, &["--down", "9"]), "0\n");
-    assert_eq!(left(&world, &["--wait", "--timeout", "1h"]), "");
-    assert_eq!(left(&world, &["--reset"]), "3\n");
+    assert_eq!(left(world, &["--down", "9"]), "0\n");
+    assert_eq!(left(world, &["--wait", "--timeout", "1h"]), "");
+    assert_eq!(left(world, &["--reset"]), "3\n");
     world.until_claims("x", 0, 0);
 }
 

@@ -49,6 +49,7 @@ mod redlock_input;
 mod redlock_nodes;
 mod run;
 mod stamp;
+mod stores;
 mod stuck;
 mod terminal;
 mod world;

@@ -36,14 +36,18 @@ fn counts(lines: Vec<String>) -> BTreeMap<u64, usize> {
     counts
 }
 
-/// Asks for every slot in turn. Some of the asking are killed at any moment, by
-/// numbers that differ from worker to worker.
+/// Asks for slots in turn, in strides, like one who is not there all the time; with
+/// few slots for every one. Some of the asking are killed at any moment, by numbers
+/// that differ from worker to worker.
 fn worker(world: &World, number: u64, slots: u64, on_crash: &str, work: &str) {
     let (mut random, is_deadly) = (number * 7919 + 17, work == DEADLY_WORK);
-    for slot in 1..=slots {
+    let (mut slot, longest) = (0, (slots / 50).max(1));
+    while slot < slots {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
+        slot = slots.min(slot + 1 + (random >> 50) % longest);
+        let_others_catch_up(world, slot, 2 * longest.max(4));
         let running = world.start(&asking(&slot.to_string(), on_crash, work));
         if is_deadly && (random >> 33).is_multiple_of(4) {
             std::thread::sleep(Duration::from_millis((random >> 40) % 200));
@@ -54,6 +58,21 @@ fn worker(world: &World, number: u64, slots: u64, on_crash: &str, work: &str) {
         // A worker that was overtaken is late.
         let is_fine = matches!(done.code, 0 | 75) || (is_deadly && done.code == -1);
         assert!(is_fine, "{done:?}");
+    }
+}
+
+/// Nobody is ahead of the others by much, but goes on also if nobody does anything.
+/// Without it whoever finds that a slot is run elsewhere would rush through all of
+/// them, and leave the rest to one alone.
+fn let_others_catch_up(world: &World, slot: u64, ahead: u64) {
+    for _ in 0..10 {
+        let begun = world.lines("begun");
+        let last = begun.last().and_then(|line| line.split_once(' '));
+        let last: u64 = last.map_or(0, |(last, _)| last.parse().unwrap());
+        if last + ahead >= slot {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -73,6 +92,9 @@ fn asking<'a>(slot: &'a str, on_crash: &'a str, work: &'a str) -> [&'a str; 10] 
 }
 
 fn ten_workers(world: &World, slots: u64, on_crash: &str, work: &str) {
+    // Whoever asks first begins the count. It kills nobody.
+    let first = world.run(&asking("1", on_crash, work));
+    assert_eq!(first.code, 0, "{first:?}");
     std::thread::scope(|scope| {
         for number in 0..10 {
             scope.spawn(move || worker(world, number, slots, on_crash, work));

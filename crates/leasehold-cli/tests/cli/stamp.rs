@@ -17,7 +17,7 @@ fn validate(world: &World, word: &str) -> Done {
 }
 
 /// On a store that has words.
-fn a_word_tells_of_a_writer(world: &World) {
+pub(crate) fn a_word_tells_of_a_writer(world: &World) {
     let before = word(world);
     assert!(before.chars().all(|c| c.is_ascii_graphic()), "{before}");
     let good = validate(world, &before);
@@ -35,7 +35,7 @@ fn a_word_tells_of_a_writer(world: &World) {
 }
 
 /// On a store that has none.
-fn a_word_is_refused(world: &World) {
+pub(crate) fn a_word_is_refused(world: &World) {
     let says = "good for the session that made it only";
     world.refuses(&["stamp", "x"], 64, says);
     let whole = word(&World::new());
@@ -64,7 +64,7 @@ fn while_a_writer_is_there_nothing_is_read() {
 }
 
 /// On any store: the session that made the stamp validates it.
-fn a_command_is_good_if_no_writer_came_meanwhile(world: &World) {
+pub(crate) fn a_command_is_good_if_no_writer_came_meanwhile(world: &World) {
     let alone = world.run(&["stamp", "c", "--", "sh", "-c", "echo whole; exit 3"]);
     assert_eq!(
         (alone.code, &*alone.stdout, &*alone.stderr),
@@ -79,56 +79,6 @@ fn a_command_is_good_if_no_writer_came_meanwhile(world: &World) {
 #[test]
 fn a_command_on_a_file_is_good_if_no_writer_came_meanwhile() {
     a_command_is_good_if_no_writer_came_meanwhile(&World::new());
-}
-
-#[cfg(feature = "redis")]
-#[test]
-fn redis_has_stamps_and_no_words() {
-    if let Some(server) = crate::redis_server::Server::start() {
-        let world = server.world();
-        a_command_is_good_if_no_writer_came_meanwhile(&world);
-        a_word_is_refused(&world);
-    }
-}
-
-#[cfg(feature = "etcd")]
-#[test]
-fn etcd_has_stamps_and_no_words() {
-    if let Some((_folder, etcd)) = crate::etcd::etcd(1) {
-        let world = World::on(etcd.url());
-        a_command_is_good_if_no_writer_came_meanwhile(&world);
-        a_word_is_refused(&world);
-    }
-}
-
-#[cfg(feature = "mysql")]
-#[test]
-fn mariadb_has_stamps_and_no_words() {
-    if let Some((_folder, server)) = crate::mysql::mysql(&[]) {
-        let world = World::on(server.url());
-        a_command_is_good_if_no_writer_came_meanwhile(&world);
-        a_word_is_refused(&world);
-    }
-}
-
-#[cfg(feature = "postgres")]
-#[test]
-fn postgres_has_stamps_and_words() {
-    if let Some((_folder, server)) = crate::postgres::postgres(&[]) {
-        let world = World::on(server.url());
-        a_command_is_good_if_no_writer_came_meanwhile(&world);
-        a_word_tells_of_a_writer(&world);
-    }
-}
-
-#[cfg(feature = "zookeeper")]
-#[test]
-fn zookeeper_has_stamps_and_words() {
-    if let Some((_folder, zookeeper)) = crate::zookeeper::zookeeper(1) {
-        let world = World::on(zookeeper.url());
-        a_command_is_good_if_no_writer_came_meanwhile(&world);
-        a_word_tells_of_a_writer(&world);
-    }
 }
 
 #[test]

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, soon, until};
-use super::{Case, memo};
+use super::bench::{Bench, soon, until, when_over};
+use super::{Case, clocks, memo, memo_and_peers};
 use crate::election::{LONGEST_VALUE, Leader, Observer, Sighting};
 use crate::error::ErrorKind;
+use crate::promises::Promises;
 
-/// Longer than a case may take: nothing here waits for a lease to run out.
+/// Longer than a case may take, so that it does not run out by itself.
 const TTL: Duration = Duration::from_secs(60);
+/// Of those who are killed or stopped.
+const SHORT: Duration = Duration::from_secs(2);
 const OFTEN: Duration = Duration::from_millis(20);
 
 pub(super) fn cases() -> Vec<Case> {
@@ -23,7 +26,26 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(&[8], memo, a_leader_that_was_deposed_cannot_proclaim),
         Case::new(&[14], memo, an_observer_goes_on_when_the_store_was_away),
         Case::new(&[], memo, a_name_in_use_for_something_else_is_refused),
+        Case::new(
+            &[2, 9],
+            memo_and_peers,
+            a_killed_leader_is_followed_by_the_one_who_waits,
+        ),
+        Case::new(
+            &[3, 10],
+            memo_and_peers,
+            a_leader_stopped_past_its_ttl_wakes_up_deposed,
+        ),
+        Case::new(
+            &[21],
+            with_faked_peers,
+            candidates_whose_clocks_are_an_hour_off_lead_like_any_other,
+        ),
     ]
+}
+
+fn with_faked_peers(promises: &Promises) -> Result<(), &'static str> {
+    memo(promises).and(clocks::faked_peers(promises))
 }
 
 async fn leader(observer: &mut Observer) -> Leader {
@@ -187,4 +209,100 @@ async fn a_name_in_use_for_something_else_is_refused(bench: Bench) {
     let memo = bench.inspector().memo(&name).await.unwrap().memo.unwrap();
     assert_eq!(memo.text(), "something else");
     bench.queue_of(&name, 0).await;
+}
+
+async fn a_killed_leader_is_followed_by_the_one_who_waits(bench: Bench) {
+    let (session, mut peer, name) = (
+        bench.session(TTL).await,
+        bench.peer(SHORT).await,
+        bench.name(),
+    );
+    let election = session.election(&name);
+    let mut observer = election.observe().every(OFTEN);
+    let old = peer.granted(&format!("campaign old {name}")).await;
+    let seen = leader(&mut observer).await;
+    assert_eq!((seen.token.get(), seen.text().as_ref()), (old, "old"));
+    let waiting = tokio::spawn(async move { election.campaign("new").await });
+    bench.queue_of(&name, 2).await;
+    peer.kill();
+    let seen = when_over(SHORT, async {
+        loop {
+            match observer.next().await.unwrap() {
+                // It may look while nobody has the lock.
+                Sighting::Nobody => {}
+                Sighting::Leader { leader, missed: 0 } => return leader,
+                sighting => panic!("{sighting:?}"),
+            }
+        }
+    });
+    let (new, seen) = tokio::join!(waiting, seen);
+    let new = new.unwrap().unwrap();
+    assert!(new.token().get() > old);
+    assert_eq!((seen.token, seen.text().as_ref()), (new.token(), "new"));
+    assert_eq!(new.term().await, 2);
+}
+
+async fn a_leader_stopped_past_its_ttl_wakes_up_deposed(bench: Bench) {
+    let (session, mut peer, name) = (
+        bench.session(TTL).await,
+        bench.peer(SHORT).await,
+        bench.name(),
+    );
+    let election = session.election(&name);
+    let mut observer = election.observe().every(OFTEN);
+    let old = peer.granted(&format!("campaign old {name}")).await;
+    let seen = leader(&mut observer).await;
+    assert_eq!((seen.token.get(), seen.text().as_ref()), (old, "old"));
+    peer.stop();
+    let vacant = when_over(SHORT, observer.next()).await.unwrap();
+    assert_eq!(vacant, Sighting::Nobody);
+    let new = soon("nobody leads", election.campaign("new"))
+        .await
+        .unwrap();
+    assert!(new.token().get() > old);
+    let seen = leader(&mut observer).await;
+    assert_eq!((seen.token, seen.text().as_ref()), (new.token(), "new"));
+    // The question is there before the peer wakes up, so this is the first
+    // thing that it learns.
+    peer.tell("check");
+    peer.resume();
+    let learnt = peer.answer().await;
+    let (proclaimed, resigned) = (peer.ask("proclaim back").await, peer.ask("resign").await);
+    for answer in [learnt, proclaimed, resigned] {
+        assert!(answer.contains(": lost: "), "{answer}");
+    }
+    new.proclaim("still").await.unwrap();
+    let seen = leader(&mut observer).await;
+    assert_eq!((seen.token, seen.text().as_ref()), (new.token(), "still"));
+}
+
+async fn candidates_whose_clocks_are_an_hour_off_lead_like_any_other(bench: Bench) {
+    let (election, name) = {
+        let (session, name) = (bench.session(TTL).await, bench.name());
+        (session.election(&name), name)
+    };
+    let mut peers = Vec::new();
+    for offset in ["+1h", "-1h", "+0s"] {
+        peers.push(bench.peer_at_another_time(TTL, offset).await);
+    }
+    let campaign = format!("campaign new {name}");
+    let mut token = peers[0].granted(&campaign).await;
+    for (leads, waits) in [(0, 1), (1, 2), (2, 0)] {
+        peers[waits].tell(&campaign);
+        bench.queue_of(&name, 2).await;
+        assert_eq!(peers[leads].ask("proclaim still").await, "ok");
+        let leader = election.leader().await.unwrap().unwrap();
+        assert_eq!((leader.token.get(), &*leader.text()), (token, "still"));
+        assert_eq!(peers[leads].ask("resign").await, "ok");
+        let later = peers[waits].grant().await;
+        assert!(later > token, "{later} after {token}");
+        token = later;
+    }
+    // One that dies ahead of its time is not in the way for an hour.
+    let mut dies = bench.peer_at_another_time(SHORT, "+1h").await;
+    assert_eq!(peers[0].ask("resign").await, "ok");
+    token = dies.granted(&campaign).await;
+    dies.kill();
+    let last = when_over(SHORT, election.campaign("last")).await.unwrap();
+    assert!(last.token().get() > token);
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 use super::bench::{Bench, soon, when_over};
 use super::memo::no_memo;
 use super::wire::{Call, Fault};
-use super::{Case, memo, peers};
+use super::{Case, memo, memo_and_peers};
 use crate::error::ErrorKind;
-use crate::promises::Promises;
 
 /// Longer than a case may take, so that it does not run out by itself.
 const TTL: Duration = Duration::from_secs(60);
@@ -39,10 +38,6 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         Case::new(&[26], no_memo, a_store_without_memos_has_no_latches),
     ]
-}
-
-fn memo_and_peers(promises: &Promises) -> Result<(), &'static str> {
-    memo(promises).and(peers(promises))
 }
 
 async fn it_opens_when_all_parts_are_counted(bench: Bench) {

@@ -207,6 +207,10 @@ fn peers(promises: &Promises) -> Result<(), &'static str> {
     promised(promises.reach != Reach::Process, "reaches one process only")
 }
 
+fn memo_and_peers(promises: &Promises) -> Result<(), &'static str> {
+    memo(promises).and(peers(promises))
+}
+
 fn promised(is_promised: bool, why: &'static str) -> Result<(), &'static str> {
     is_promised.then_some(()).ok_or(why)
 }

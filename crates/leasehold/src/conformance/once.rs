@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, soon, until};
-use super::{Case, memo};
+use super::bench::{Bench, soon, until, when_over};
+use super::peer_main::quarters;
+use super::{Case, clocks, memo, memo_and_peers, promised};
 use crate::error::ErrorKind;
 use crate::once::{Begun, Missed, OnCrash, Once, Run, Schedule};
+use crate::promises::{Promises, Reach};
 use crate::session::Session;
 
-/// Longer than a case may take: nothing here waits for a lease to run out.
+/// Longer than a case may take, so that it does not run out by itself.
 const TTL: Duration = Duration::from_secs(60);
+/// Of those who are killed or stopped.
+const SHORT: Duration = Duration::from_secs(2);
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -21,7 +25,34 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(&[], memo, a_name_with_another_schedule_is_refused),
         Case::new(&[], memo, a_clock_far_ahead_of_the_stores_is_found_out),
         Case::new(&[], memo, the_lock_is_kept_for_as_long_as_asked),
+        Case::new(
+            &[9],
+            memo_and_peers,
+            the_slot_of_a_killed_runner_is_run_again,
+        ),
+        Case::new(
+            &[9],
+            memo_and_peers,
+            the_slot_of_a_killed_runner_is_given_up,
+        ),
+        Case::new(
+            &[3, 10],
+            memo_and_peers,
+            a_runner_stopped_past_its_ttl_completes_nothing,
+        ),
+        Case::new(
+            &[21],
+            a_clock_of_its_own,
+            clocks_that_are_an_hour_off_run_no_slot_twice,
+        ),
     ]
+}
+
+/// The clock of a file is that of whoever looks at it.
+fn a_clock_of_its_own(promises: &Promises) -> Result<(), &'static str> {
+    memo(promises).and(clocks::faked_peers(promises))?;
+    let is_server = promises.reach == Reach::Network;
+    promised(is_server, "has the clock of its machine")
 }
 
 fn numbered(session: &Session, name: &str) -> Once {
@@ -210,4 +241,96 @@ async fn the_lock_is_kept_for_as_long_as_asked(bench: Bench) {
     run.complete().await.unwrap();
     assert!(begun.elapsed() + held >= shortest - Duration::from_millis(5));
     bench.queue_of(&name, 0).await;
+}
+
+async fn the_slot_of_a_killed_runner_is_run_again(bench: Bench) {
+    let (session, mut peer, name) = (
+        bench.session(TTL).await,
+        bench.peer(SHORT).await,
+        bench.name(),
+    );
+    let once = numbered(&session, &name);
+    assert_eq!(peer.ask(&format!("slot 7 {name}")).await, "started 1");
+    peer.kill();
+    let run = when_over(SHORT, started(&once, 7)).await;
+    assert_eq!((run.slot(), run.attempt()), (7, 2));
+    run.complete().await.unwrap();
+    // What is done outlives whoever did it.
+    let mut peer = bench.peer(SHORT).await;
+    assert_eq!(peer.ask(&format!("slot 8 {name}")).await, "started 1");
+    assert_eq!(peer.ask("finish").await, "ok");
+    peer.kill();
+    let done = asked(&once, 8).await;
+    assert!(matches!(done, Begun::Done { slot: 8 }), "{done:?}");
+}
+
+async fn the_slot_of_a_killed_runner_is_given_up(bench: Bench) {
+    let (session, mut peer, name) = (
+        bench.session(TTL).await,
+        bench.peer(SHORT).await,
+        bench.name(),
+    );
+    let once = numbered(&session, &name).on_crash(OnCrash::GiveUp);
+    assert_eq!(peer.ask(&format!("slot 7 {name}")).await, "started 1");
+    peer.kill();
+    let done = when_over(SHORT, asked(&once, 7)).await;
+    assert!(matches!(done, Begun::Done { slot: 7 }), "{done:?}");
+    // Also for those who would run it again.
+    let done = asked(&numbered(&session, &name), 7).await;
+    assert!(matches!(done, Begun::Done { slot: 7 }), "{done:?}");
+    assert_eq!(started(&once, 8).await.attempt(), 1);
+}
+
+async fn a_runner_stopped_past_its_ttl_completes_nothing(bench: Bench) {
+    let (session, mut peer, name) = (
+        bench.session(TTL).await,
+        bench.peer(SHORT).await,
+        bench.name(),
+    );
+    let ask = format!("slot 7 {name}");
+    assert_eq!(peer.ask(&ask).await, "started 1");
+    peer.stop();
+    let run = when_over(SHORT, started(&numbered(&session, &name), 7)).await;
+    assert_eq!(run.attempt(), 2);
+    peer.tell("check");
+    peer.resume();
+    for answer in [peer.answer().await, peer.ask("finish").await] {
+        assert!(answer.contains(": lost: "), "{answer}");
+    }
+    let memo = session.memo(&name).await.unwrap().memo.unwrap();
+    assert_eq!(memo.token, run.token());
+    assert!(memo.text().ends_with("7 2 running\n"), "{}", memo.text());
+    assert_eq!(peer.ask(&ask).await, "elsewhere");
+    run.complete().await.unwrap();
+    assert_eq!(peer.ask(&ask).await, "done");
+}
+
+async fn clocks_that_are_an_hour_off_run_no_slot_twice(bench: Bench) {
+    let (session, name) = (bench.session(TTL).await, bench.name());
+    let once = session.once(&name, quarters());
+    let time = session.memo(&name).await.unwrap().time;
+    let now = time.unwrap_or_else(crate::clock::wall_time);
+    let present = quarters().slot_at(now).unwrap();
+    started(&once, present).await.complete().await.unwrap();
+    let mut behind = bench.peer_at_another_time(TTL, "-1h").await;
+    let mut ahead = bench.peer_at_another_time(TTL, "+1h").await;
+    let ask = format!("quarter {name}");
+    assert_eq!(behind.ask(&ask).await, "old");
+    if time.is_some() {
+        assert_eq!(ahead.ask(&ask).await, "too far ahead");
+        let done = asked(&once, present).await;
+        assert!(matches!(done, Begun::Done { .. }), "{done:?}");
+        // No slot is used up by it.
+        let next = started(&once, present + 1).await;
+        return next.complete().await.unwrap();
+    }
+    // A store that tells no time believes it. No slot is run twice for that.
+    assert_eq!(ahead.ask(&ask).await, "started 1");
+    assert_eq!(ahead.ask("finish").await, "ok");
+    let old = asked(&once, present + 1).await;
+    assert!(
+        matches!(old, Begun::Old { last, .. } if last > present + 1),
+        "{old:?}"
+    );
+    assert_eq!(behind.ask(&ask).await, "old");
 }

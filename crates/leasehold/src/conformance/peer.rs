@@ -22,7 +22,11 @@ use super::peer_main::VARIABLE;
 /// | `release`, `drop` | `ok` or an error; the last lock that was taken |
 /// | `count TOTAL NAME` | `left N`; of a latch |
 /// | `enter TOTAL NAME`, `leave` | `entered`, `ok`; a barrier |
-/// | `check` | `held` or an error |
+/// | `campaign VALUE NAME` | `held TOKEN`, when it leads |
+/// | `proclaim VALUE`, `resign` | `ok` or an error |
+/// | `slot NUMBER NAME`, `quarter NAME` | `started ATTEMPT`, `elsewhere`, `done`, `old` or `too far ahead`; a quarter of an hour by its own clock |
+/// | `finish` | `ok` or an error; the slot that was started |
+/// | `check` | `held` or an error; the last lock, leadership or slot |
 /// | `lost` | the reason, when there is one |
 /// | `begin SECONDS KEY` | `started ATTEMPT`, `done RESULT`, `in progress` or `given up` |
 /// | `complete RESULT` | `ok` or an error; the last message that was started |

@@ -9,8 +9,10 @@ use tokio::runtime::{Builder, Runtime};
 use super::bench::{MakeEngine, open};
 use crate::barrier::Entered;
 use crate::dedupe::{Begun, Work};
+use crate::election::Leadership;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
+use crate::once::{Begun as Slot, Run, Schedule};
 use crate::session::Session;
 
 /// Tells a process that it is a peer.
@@ -38,6 +40,8 @@ pub fn peer_main(make: Option<MakeEngine>) -> ! {
         guards: Vec::new(),
         works: Vec::new(),
         entered: None,
+        leadership: None,
+        run: None,
     };
     for line in std::io::stdin()
         .lock()
@@ -61,6 +65,8 @@ struct Served {
     guards: Vec<Guard>,
     works: Vec<Work>,
     entered: Option<Entered>,
+    leadership: Option<Leadership>,
+    run: Option<Run>,
 }
 
 impl Served {
@@ -87,6 +93,30 @@ impl Served {
                     let entered = self.entered.take();
                     let entered = entered.ok_or_else(|| wrong("nothing is entered"))?;
                     entered.leave().await.map(|()| "ok".into())
+                }
+                "campaign" => self.campaign(rest).await,
+                "proclaim" => {
+                    let leadership = self.leadership.as_ref().ok_or_else(leads_nobody)?;
+                    leadership.proclaim(rest).await.map(|()| "ok".into())
+                }
+                "resign" => {
+                    let leadership = self.leadership.take().ok_or_else(leads_nobody)?;
+                    leadership.resign().await.map(|()| "ok".into())
+                }
+                "slot" => {
+                    let (slot, name) = number(rest)?;
+                    let once = self.session()?.once(name, Schedule::numbers());
+                    let begun = once.begin_slot(slot.into()).await?;
+                    Ok(self.started(begun))
+                }
+                "quarter" => {
+                    let begun = self.session()?.once(rest, quarters()).begin().await?;
+                    Ok(self.started(begun))
+                }
+                "finish" => {
+                    let run = self.run.take();
+                    let run = run.ok_or_else(|| wrong("no slot is started"))?;
+                    run.complete().await.map(|()| "ok".into())
                 }
                 "lost" => Ok(format!("{:?}", self.last()?.lost().await)),
                 "begin" => self.begin(rest).await,
@@ -133,6 +163,30 @@ impl Served {
         })
     }
 
+    async fn campaign(&mut self, rest: &str) -> Result<String> {
+        let (value, name) = rest
+            .split_once(' ')
+            .ok_or_else(|| wrong("a value comes first"))?;
+        let leadership = self.session()?.election(name).campaign(value).await?;
+        let token = leadership.token();
+        self.leadership = Some(leadership);
+        Ok(format!("held {token}"))
+    }
+
+    fn started(&mut self, begun: Slot) -> String {
+        match begun {
+            Slot::Started(run) => {
+                let attempt = run.attempt();
+                self.run = Some(run);
+                format!("started {attempt}")
+            }
+            Slot::Elsewhere => "elsewhere".into(),
+            Slot::Done { .. } => "done".into(),
+            Slot::Old { .. } => "old".into(),
+            Slot::TooFarAhead { .. } => "too far ahead".into(),
+        }
+    }
+
     async fn take(&self, verb: &str, rest: &str) -> Result<Option<Guard>> {
         let session = self.session()?;
         match verb {
@@ -158,7 +212,10 @@ impl Served {
     }
 
     fn last(&self) -> Result<&Guard> {
-        self.guards.last().ok_or_else(|| wrong("nothing is held"))
+        let leads = self.leadership.as_ref().map(Leadership::guard);
+        let runs = self.run.as_ref().map(Run::guard);
+        let held = self.guards.last().or(leads).or(runs);
+        held.ok_or_else(|| wrong("nothing is held"))
     }
 
     fn pop(&mut self) -> Result<Guard> {
@@ -166,10 +223,19 @@ impl Served {
     }
 }
 
+/// Slots of which an hour has several.
+pub(super) fn quarters() -> Schedule {
+    Schedule::per(Duration::from_secs(900)).expect("it is long enough")
+}
+
 fn number(text: &str) -> Result<(u32, &str)> {
     let split = text.split_once(' ');
     let parsed = split.and_then(|(number, rest)| Some((number.parse().ok()?, rest)));
     parsed.ok_or_else(|| wrong("a number comes first"))
+}
+
+fn leads_nobody() -> Error {
+    wrong("it does not lead")
 }
 
 fn wrong(why: &str) -> Error {

@@ -80,7 +80,9 @@ impl Pool {
         // A stamp is spoilt when the server removes the empty lock, which it looks for
         // once a minute; wiping does that here.
         let never = "-Dznode.container.checkIntervalMs=86400000";
-        let zookeeper = Zookeeper::start_with(folder.path(), self.servers, "", &[never]);
+        // A ttl that is longer than a case may take is cut to four seconds else.
+        let long = "maxSessionTimeout=120000\n";
+        let zookeeper = Zookeeper::start_with(folder.path(), self.servers, long, &[never]);
         (folder, zookeeper)
     }
 

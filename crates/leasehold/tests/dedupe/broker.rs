@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use leasehold::dedupe::{DoneDatabase, DoneTable};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::consumer::{HOW, How, KIND, LOCKS, PLACE, SEED};
+use crate::consumer::{HOW, How, KIND, LOCKS, PLACE, SEED, STOPS};
 use crate::place::{Place, connect};
 use crate::runtime;
 
@@ -61,24 +61,24 @@ impl Figures {
 }
 
 /// How many messages there are unless it is asked for more, which take longer.
-fn messages(few: u64) -> u64 {
+fn messages() -> u64 {
     let asked = std::env::var("LEASEHOLD_TEST_MESSAGES").ok();
-    asked.map_or(few, |messages| messages.parse().unwrap())
+    asked.map_or(60, |messages| messages.parse().unwrap())
 }
 
 pub(crate) type Counts = BTreeMap<i64, usize>;
 
 impl Case {
     pub(crate) fn new(locks: String, place: String) -> Self {
-        Self::of(60, locks, place)
+        Self::of(messages(), locks, place)
     }
 
     /// With so many messages.
-    pub(crate) fn of(few: u64, locks: String, place: String) -> Self {
+    pub(crate) fn of(messages: u64, locks: String, place: String) -> Self {
         Self {
             locks,
             place,
-            messages: messages(few),
+            messages,
         }
     }
 
@@ -244,6 +244,8 @@ impl Consumer {
             .env(PLACE, &case.place)
             .env(LOCKS, &case.locks)
             .env(HOW, how.name())
+            // Who stops may have the database's file, and then all wait.
+            .env(STOPS, (case.messages / 3).max(150).to_string())
             .env(SEED, (seed * 7_919_993).to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());

@@ -18,6 +18,8 @@ pub(crate) const PLACE: &str = "LEASEHOLD_TEST_PLACE";
 pub(crate) const LOCKS: &str = "LEASEHOLD_TEST_LOCKS";
 pub(crate) const HOW: &str = "LEASEHOLD_TEST_HOW";
 pub(crate) const SEED: &str = "LEASEHOLD_TEST_SEED";
+/// At one in how many chances it stops.
+pub(crate) const STOPS: &str = "LEASEHOLD_TEST_STOPS";
 
 /// How a consumer keeps from doing a message twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,7 @@ struct Consumer<DB: Place> {
     session: Session,
     pool: Pool<DB>,
     random: u64,
+    stops: u64,
 }
 
 fn serve<DB: Place + DoneDatabase>() {
@@ -75,6 +78,7 @@ fn serve<DB: Place + DoneDatabase>() {
         session,
         pool,
         random: variable(SEED).parse().unwrap(),
+        stops: variable(STOPS).parse().unwrap(),
     };
     for line in std::io::stdin().lock().lines() {
         let message: u64 = line.unwrap().parse().unwrap();
@@ -101,7 +105,7 @@ fn passing(error: Error) -> &'static str {
 
 impl<DB: Place + DoneDatabase> Consumer<DB> {
     async fn marked(&mut self, message: u64) -> Result<&'static str, Error> {
-        let key = format!("order-{message}");
+        let key = format!("charge-{message}");
         let asked = self.session.dedupe(&key);
         let begun = {
             let mut connection = self.pool.acquire().await.unwrap();
@@ -155,7 +159,15 @@ impl<DB: Place + DoneDatabase> Consumer<DB> {
 
     async fn write(&self, statement: &str) {
         let mut connection = self.pool.acquire().await.unwrap();
-        DB::execute(&mut connection, statement).await.unwrap();
+        let mut written = DB::execute(&mut connection, statement).await;
+        for _ in 0..5 {
+            // Another had the file for longer than this waits: nothing is written.
+            if !matches!(&written, Err(error) if error.to_string().contains("database is locked")) {
+                break;
+            }
+            written = DB::execute(&mut connection, statement).await;
+        }
+        written.unwrap();
     }
 
     /// Often nothing; now and then the end, or a stop past the ttl.
@@ -164,9 +176,10 @@ impl<DB: Place + DoneDatabase> Consumer<DB> {
             .random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        let signal = match (self.random >> 33) % 300 {
-            0..10 => Signal::KILL,
-            10..12 => Signal::STOP,
+        let chance = self.random >> 33;
+        let signal = match (chance % 30, chance / 30 % self.stops) {
+            (0, _) => Signal::KILL,
+            (_, 0) => Signal::STOP,
             _ => return,
         };
         kill_process(getpid(), signal).unwrap();

@@ -11,7 +11,7 @@ async fn fifty_members_meet_and_nobody_asks_for_their_leases() {
     };
     let mut members = Vec::new();
     for _ in 0..MEMBERS {
-        let one = session(&etcd.url(), "ttl=20s").await;
+        let one = session(&etcd.url(), "ttl=60s").await;
         members.push(tokio::spawn(async move {
             let barrier = one.barrier("load/test", MEMBERS);
             let entered = barrier.enter_within(LONG * 4).await.unwrap();

@@ -152,3 +152,29 @@ async fn a_name_of_ours_is_refused() {
     guard.release().await.unwrap();
     shared.release().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memo_outlives_a_lease_that_was_revoked_under_it() {
+    let Some((_folder, etcd)) = cluster(1) else {
+        return;
+    };
+    let session = session(&etcd.url(), "ttl=1h").await;
+    let guard = lock(&session, "ledger").await;
+    let hour = std::time::Duration::from_secs(3600);
+    let write = async |text: &str| {
+        guard.write_memo_for(text, hour).await.unwrap();
+        let (_, lease) = only_key(&etcd, "leasehold/memo/");
+        format!("{:x}", lease.parse::<i64>().unwrap())
+    };
+    let first = write("one").await;
+    // One lease serves many.
+    assert_eq!(write("two").await, first);
+    etcd.ctl(&["lease", "revoke", &first]);
+    assert_eq!(etcd.ctl(&["get", "leasehold/memo/", "--prefix"]), "");
+    // The write under it is refused, and made again under another.
+    let second = write("three").await;
+    assert_ne!(second, first);
+    assert_eq!(write("four").await, second);
+    let memo = session.memo("ledger").await.unwrap().memo.unwrap();
+    assert_eq!(memo.text(), "four");
+}

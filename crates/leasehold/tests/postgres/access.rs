@@ -198,6 +198,8 @@ fn nothing_is_believed_of(standby: &Postgres) {
         format!("withdraw('a', null, {id}, null)"),
         format!("leave('{{a}}', array[{id}::uuid])"),
         format!("evict('a', {id}, '', '')"),
+        // Before a barrier's look at who holds.
+        "prove()".into(),
     ];
     for call in calls {
         let answer = standby.try_sql(&format!("select * from leasehold.{call}"));
