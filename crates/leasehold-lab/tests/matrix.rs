@@ -32,6 +32,7 @@ const CELLS: &[(&str, Row, Must)] = &[
     ("sqlite", Row::Fenced(DISK_FULL), Must::BeFenced),
     ("redis", Row::Fenced("restart-empty"), Must::BeFenced),
     ("redis", Row::Fenced(FAILOVER), Must::BeFenced),
+    ("redis", Row::Unfenced(FAILOVER), Must::Betray),
     ("redis", Row::Unfenced(PAUSE_AT_WRITE), Must::Lose),
     ("redis", Row::Unfenced("clock"), Must::Betray),
     ("redis", Row::Unfenced("restart-empty"), Must::Betray),

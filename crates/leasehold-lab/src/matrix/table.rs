@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Came, Cell, Row};
-use crate::fault::FAILOVER;
 
 /// The line before the table.
 pub const BEGIN: &str = "<!-- matrix: begins -->";
@@ -61,11 +60,12 @@ fn again(rows: &[Row], length: Duration) -> String {
     let mut commands = BTreeMap::new();
     for row in rows {
         let (number, row, remark) = match row {
+            // They have a ttl of their own.
+            Row::Fenced(_) if row.has_long_ttl() => (3, *row, "  # failover"),
+            Row::Unfenced(_) if row.has_long_ttl() => (4, *row, "  # failover, no fence"),
             Row::Fenced(_) => (1, Row::Fenced("FAULT"), ""),
-            // It has a ttl of its own.
-            Row::Unfenced(FAILOVER) => (3, *row, "  # failover, no fence"),
             Row::Unfenced(_) => (2, Row::Unfenced("FAULT"), "  # no fence"),
-            Row::Permits => (4, Row::Permits, "  # several, two permits"),
+            Row::Permits => (5, Row::Permits, "  # several, two permits"),
         };
         let command = row.again("STORE", "N", length);
         let line = format!("cargo run -p leasehold-lab -- {command}{remark}\n");

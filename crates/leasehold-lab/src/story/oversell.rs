@@ -160,6 +160,7 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
         permits: 1,
         tells_place: false,
         hurries_with: None,
+        rests_with: None,
         stops_with: None,
         ends_with: None,
         sabotage: None,
