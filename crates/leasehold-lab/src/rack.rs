@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_lab::fault::{Answer, DISK_FULL, FAILOVER, FAULTS, Fault};
 use leasehold_lab::ground::Kind;
@@ -71,9 +71,11 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
     let name = format!("torture-{}-{}", plan.kind.name, plan.seed);
     std::fs::create_dir_all(&wish.out)?;
     let recorder = Recorder::streaming(&history_file(&wish.out, &name))?;
-    let bar = indicatif::ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(100));
+    let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    let bar = crate::bar(millis(plan.length), "{elapsed}");
+    let begin = Instant::now();
     let verdict = torture(&plan, folder.path(), &recorder, &|text| {
+        bar.set_position(millis(begin.elapsed().min(plan.length)));
         bar.set_message(text.to_owned());
     })?;
     bar.finish_and_clear();

@@ -38,6 +38,8 @@ pub struct Cell {
     pub came: Came,
     /// Whether it was run, so that there is a page of it.
     pub has_page: bool,
+    /// Where a picture of it is, seen from the table, if it is kept.
+    pub picture: Option<String>,
 }
 
 /// What happens in a row of the matrix.
@@ -174,6 +176,16 @@ impl Cell {
         format!("matrix-{store}-{name}-{seed}")
     }
 
+    /// Whether it shows more than that all is well.
+    #[must_use]
+    pub fn is_telling(&self) -> bool {
+        let came = &self.came;
+        matches!(
+            came,
+            Came::OutOfOrder(_) | Came::TwoBelieved(_) | Came::Lost(_)
+        )
+    }
+
     /// Runs a cell, and gives its run too, if there was one. The history goes
     /// into this folder while it runs, and the page at its end.
     ///
@@ -192,6 +204,7 @@ impl Cell {
             seed,
             came,
             has_page: false,
+            picture: None,
         };
         if let Some(what) = (kind.lacks)() {
             let why = format!("{what} is missing on this machine");
