@@ -206,7 +206,7 @@ cargo run -p leasehold-lab -- torture --store STORE --seed N --for 1500ms --faul
                 let words = ["held", "skipped: ", "two believed", "lost", "out of order"];
                 words.iter().any(|word| cell.contains(word))
             };
-            assert!(row[1..].iter().all(|cell| is_well(cell)), "{row:?}");
+            assert!(row[1..].iter().all(is_well), "{row:?}");
         }
         let length = text
             .split("--for ")

@@ -133,12 +133,20 @@ fn sell(way: &Way, url: &str, lock: &str, word: &Path) -> Result<(Told, Seen), E
     let recorder = Recorder::default();
     let stock = Resource::start("stock", BOTTLES, recorder.clone())?;
     let begin = Instant::now();
+    let accident = |number| match (number, is_overtaken(way)) {
+        // Slow is whatever lasts until another has sold something.
+        (1, _) if is_too_slow(way) => Some(Accident::WorksUntil { file: word.into() }),
+        (1, _) => way.accident.clone(),
+        // In the middle of its section until another holds too.
+        (2, true) => Some(Accident::WorksUntil { file: word.into() }),
+        _ => None,
+    };
     let job = |number: u32| Job {
         name: format!("w{number}"),
-        tasks: match is_overtaken(way) && number == 2 {
-            // The one that is in its section is the one that has the accident.
-            true => 1,
-            false => TASKS,
+        tasks: match accident(number) {
+            // Else its other task may be first, and all is sold before the accident.
+            Some(_) => 1,
+            None => TASKS,
         },
         strategy: way.strategy,
         url: match way.strategy {
@@ -168,18 +176,16 @@ fn sell(way: &Way, url: &str, lock: &str, word: &Path) -> Result<(Told, Seen), E
         stops_with: None,
         ends_with: None,
         sabotage: None,
-        accident: match (number, is_overtaken(way)) {
-            (1, _) => way.accident.clone(),
-            // In the middle of its section until another holds too.
-            (2, true) => Some(Accident::WorksUntil { file: word.into() }),
-            _ => None,
-        },
+        accident: accident(number),
     };
     // The one with the accident comes first.
     let mut hands = vec![Hand::start(&job(1), &recorder)?];
     if way.accident.is_some() {
         let begun = until(LONGEST, || recorder.has(is_begun) || hands[0].has_ended());
         assert!(begun, "the first worker begins");
+        let has_read = |line: &Line| matches!(line.event, Event::Answered { .. });
+        let may_go_on = || !is_too_slow(way) || recorder.has(has_read);
+        assert!(until(LONGEST, may_go_on), "the first worker reads");
     }
     let others = || recorder.count(|line| !is_of("w2", &line.by) && is_begun(line));
     let before = others();
@@ -192,6 +198,10 @@ fn sell(way: &Way, url: &str, lock: &str, word: &Path) -> Result<(Told, Seen), E
     }
     match way.accident {
         Some(Accident::StopsBeforeWrite) => wake(&hands[0], &recorder),
+        Some(Accident::Slow { .. }) if is_too_slow(way) => {
+            wait_for_another(&hands[0], &recorder);
+            std::fs::write(word, "")?;
+        }
         Some(Accident::StopsBeforeDelete) => {
             assert!(until(LONGEST, || others() > before), "another holds too");
             std::fs::write(word, "")?;
@@ -236,6 +246,11 @@ fn sell(way: &Way, url: &str, lock: &str, word: &Path) -> Result<(Told, Seen), E
     Ok((told, seen))
 }
 
+/// Whether its lock is over before its work is.
+fn is_too_slow(way: &Way) -> bool {
+    way.should_be_bad && matches!(way.accident, Some(Accident::Slow { .. }))
+}
+
 /// Whether its lock is another's when it deletes it.
 fn is_overtaken(way: &Way) -> bool {
     way.accident == Some(Accident::StopsBeforeDelete)
@@ -251,6 +266,12 @@ fn is_of(worker: &str, task: &str) -> bool {
 fn wake(hand: &Hand, recorder: &Recorder) {
     assert!(until(LONGEST, || hand.is_stopped()), "it stands still");
     recorder.breaks("pause", &hand.name);
+    wait_for_another(hand, recorder);
+    hand.resume();
+}
+
+/// Waits until another than this one has written; this one has read before.
+fn wait_for_another(hand: &Hand, recorder: &Recorder) {
     let is_late = |line: &Line| match &line.event {
         Event::Decides {
             of,
@@ -259,12 +280,7 @@ fn wake(hand: &Hand, recorder: &Recorder) {
         } => !is_of(&hand.name, of),
         _ => false,
     };
-    let before = recorder.count(is_late);
-    assert!(
-        until(LONGEST, || recorder.count(is_late) > before),
-        "another writes"
-    );
-    hand.resume();
+    assert!(until(LONGEST, || recorder.has(is_late)), "another writes");
 }
 
 /// Lets a worker go on that stands still before it deletes its lock, when that
