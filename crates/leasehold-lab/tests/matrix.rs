@@ -47,7 +47,7 @@ const CELLS: &[(&str, Row, Must)] = &[
 
 /// How many runs one may be among in which somebody is hit, or two believe.
 const ATTEMPTS: u64 = 4;
-const LENGTH: Duration = Duration::from_secs(5);
+const LENGTH: Duration = Duration::from_secs(4);
 
 /// What a failure leaves to look at.
 const PAGES: &str = env!("CARGO_TARGET_TMPDIR");
