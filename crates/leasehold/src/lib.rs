@@ -47,6 +47,8 @@ mod core;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod gather;
 mod guard;
 mod hold;
 mod inspector;
@@ -188,6 +190,22 @@ pub async fn bare_advisory(url: &str, tasks: usize) -> Result<postgres::BareAdvi
 pub async fn bare_mysql(url: &str, names: &[String]) -> Result<mysql::BareMysql> {
     match config::Config::parse(url)?.store {
         config::Store::Mysql(config) => mysql::BareMysql::connect(&config, names).await,
+        _ => Err(Error::new(ErrorKind::Config, "measure", "not a MySQL URL")),
+    }
+}
+
+/// For measuring: the server's named locks without leasehold, through the same client.
+///
+/// # Errors
+/// `Config` if the URL is not for MySQL; else as for [`connect`].
+///
+/// # Cancel safety
+/// Nothing is left.
+#[doc(hidden)]
+#[cfg(feature = "mysql")]
+pub async fn bare_named_lock(url: &str, tasks: usize) -> Result<mysql::BareNamedLock> {
+    match config::Config::parse(url)?.store {
+        config::Store::Mysql(config) => mysql::BareNamedLock::connect(&config, tasks).await,
         _ => Err(Error::new(ErrorKind::Config, "measure", "not a MySQL URL")),
     }
 }

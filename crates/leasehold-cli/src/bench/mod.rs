@@ -7,15 +7,20 @@ mod etcd;
 mod floor;
 mod gate;
 mod held;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod meter;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod processor;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]
 mod redlock;
 mod report;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod session;
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(crate) mod slice;
 mod startup;
@@ -41,6 +46,10 @@ pub(crate) struct BenchArgs {
     /// Run only the parts whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
+    /// Measure the processor time of this process and its children too: the server, if
+    /// it is on this machine (PostgreSQL, MySQL)
+    #[arg(long, value_name = "PID")]
+    server: Option<u32>,
     /// Internal: be one of the measured processes
     #[arg(long, hide = true)]
     worker: Option<worker::Role>,
@@ -51,6 +60,11 @@ pub(crate) struct BenchArgs {
 pub(crate) struct Setting {
     pub(crate) url: String,
     pub(crate) time: Duration,
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql")),
+        expect(dead_code, reason = "only these measure it")
+    )]
+    pub(crate) server: Option<u32>,
 }
 
 /// Measures; `url` is the user's, or `None` for a new file in a temporary
@@ -74,6 +88,7 @@ pub(crate) async fn bench(
     let setting = Setting {
         url,
         time: args.r#for,
+        server: args.server,
     };
     if let Some(role) = &args.worker {
         return worker::work(role, &setting).await;

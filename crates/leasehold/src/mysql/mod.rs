@@ -42,7 +42,7 @@ use sqlx_mysql::MySqlRow;
 pub use sqlx_mysql::{MySqlPool, MySqlTransaction};
 
 #[doc(hidden)]
-pub use self::bare::BareMysql;
+pub use self::bare::{BareMysql, BareNamedLock};
 pub(crate) use self::config::{MysqlConfig, OPTIONS, Refusal, SCHEMES};
 pub use self::fence::fence;
 use self::inbox::Inbox;

@@ -53,9 +53,9 @@ async fn ask_for(
     mine: &Mine,
     open: &OpenLease,
 ) -> Result<Answer> {
-    let arguments = format!(
-        "{}, {}, {}, {}, {}, {}, {}, {}, {}",
-        quoted(ticket.claim.name.as_str()),
+    let name = quoted(ticket.claim.name.as_str());
+    let others = format!(
+        "{}, {}, {}, {}, {}, {}, {}, {}",
         ticket_id(ticket.claim.id),
         lease_id(ticket.lease),
         open.epoch(),
@@ -67,9 +67,18 @@ async fn ask_for(
     );
     let doing = || doing(ticket);
     mine.asked();
-    let answer = engine
-        .call_for_record(Lane::InLine, "enqueue", &arguments, doing)
-        .await;
+    let answer = match ticket.waits {
+        true => {
+            let asking = engine.change(Lane::InLine, "enqueue", &name, &others, doing);
+            asking.await
+        }
+        // It reads first, and mostly that is all.
+        false => {
+            let arguments = format!("{name}, {others}");
+            let asking = engine.call_for_record(Lane::InLine, "enqueue", &arguments, doing);
+            asking.await
+        }
+    };
     if is_sure(&answer) {
         mine.answered();
     }
@@ -190,23 +199,23 @@ pub(super) async fn withdraw(engine: &PostgresEngine, claim: &ClaimRef) -> Resul
 async fn leave(engine: &PostgresEngine, mine: &Mine) -> Result<Withdrawn> {
     mine.leaves();
     let is_in_doubt = mine.is_in_doubt();
-    let place = mine.order().filter(|_| !is_in_doubt);
-    let arguments = format!(
-        "{}, {}, {}, {}",
-        quoted(mine.claim.name.as_str()),
-        place.map_or("null".into(), |place| place.to_string()),
-        ticket_id(mine.claim.id),
-        match is_in_doubt {
-            true => lease_id(mine.lease),
-            false => "null".into(),
-        },
-    );
+    let name = quoted(mine.claim.name.as_str());
+    let ticket = ticket_id(mine.claim.id);
+    if !is_in_doubt {
+        let place = mine
+            .order()
+            .map_or("null".into(), |place| place.to_string());
+        let others = format!("{place}, {ticket}, null");
+        let doing = || leaving(&mine.claim);
+        let asking = engine.change(Lane::Aside, "withdraw", &name, &others, doing);
+        return read_out(engine, &mine.claim, &asking.await?).map(|(found, _)| found);
+    }
+    // It changes the session too, whose row nobody has who waits for a name.
+    let arguments = format!("{name}, null, {ticket}, {}", lease_id(mine.lease));
     let (found, epoch) = take_out(engine, &mine.claim, "withdraw", &arguments).await?;
-    if is_in_doubt {
-        mine.nothing_comes_any_more();
-        if let (Some(open), Some(epoch)) = (engine.inbox.lease(mine.lease), epoch) {
-            open.learn_epoch(epoch);
-        }
+    mine.nothing_comes_any_more();
+    if let (Some(open), Some(epoch)) = (engine.inbox.lease(mine.lease), epoch) {
+        open.learn_epoch(epoch);
     }
     Ok(found)
 }
@@ -235,9 +244,21 @@ async fn take_out(
     function: &str,
     arguments: &str,
 ) -> Result<(Withdrawn, Option<u64>)> {
-    let doing = || format!("withdraw {}", claim.name);
-    let asking = engine.call_for_record(Lane::Aside, function, arguments, doing);
-    let answer = asking.await?;
+    let asking = engine.call_for_record(Lane::Aside, function, arguments, || leaving(claim));
+    read_out(engine, claim, &asking.await?)
+}
+
+fn leaving(claim: &ClaimRef) -> String {
+    format!("withdraw {}", claim.name)
+}
+
+/// Whether the claim was there, and the session's epoch.
+fn read_out(
+    engine: &PostgresEngine,
+    claim: &ClaimRef,
+    answer: &super::pool::Answer,
+) -> Result<(Withdrawn, Option<u64>)> {
+    let doing = || leaving(claim);
     let fields = answer.rows.first().map(record).unwrap_or_default();
     let found = match fields.first().copied().flatten() {
         Some("removed") => Withdrawn::Removed,

@@ -24,6 +24,7 @@ mod pool;
 mod renewal;
 mod route;
 mod text;
+mod together;
 mod waiting;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -176,6 +177,20 @@ impl PostgresEngine {
     ) -> Result<Answer> {
         let statement = format!("select {}.{function}({arguments})", self.schema);
         self.pool.ask_in(lane, &statement, doing).await
+    }
+
+    /// The same for a function that changes the queue of this name, perhaps together
+    /// with others. The name, a literal, is its first argument.
+    async fn change(
+        &self,
+        lane: Lane,
+        function: &str,
+        name: &str,
+        others: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let call = format!("{}.{function}({name}, {others})", self.schema);
+        self.pool.ask_together(lane, name, &call, doing).await
     }
 
     /// After a failover everything that is held is verified.

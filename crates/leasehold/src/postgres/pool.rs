@@ -15,8 +15,10 @@ use tokio::sync::Semaphore;
 use super::fault::{Cure, cure, fault};
 use super::lock;
 use super::route::Route;
+use super::together::{Change, Unanswered};
 use crate::backoff;
 use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::gather::{self, Gathering, Joined};
 use crate::random::random_u64;
 
 /// Goes before every statement and holds for its transaction only, unless the
@@ -30,7 +32,7 @@ const PINNED: &str = "set transaction isolation level read committed; \
      set local lock_timeout = 2000; set local statement_timeout = 4000; ";
 
 /// How long a connection may take, and an answer.
-const LIMIT: Duration = Duration::from_secs(5);
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 /// How often a request is made again because others were in its way.
 const ATTEMPTS: u32 = 6;
@@ -45,9 +47,8 @@ pub(super) struct Answer {
 
 /// Connections to one database.
 pub(super) struct Pool {
-    own: Own,
+    own: Arc<Own>,
     users: Option<PgPool>,
-    is_pinned: AtomicBool,
     /// The database for people.
     pub(super) label: String,
 }
@@ -66,22 +67,25 @@ pub(super) enum Lane {
 }
 
 /// Connections that we make.
-struct Own {
+pub(super) struct Own {
     route: Arc<Route>,
     idle: Mutex<Vec<PgConnection>>,
-    room: Semaphore,
+    pub(super) room: Semaphore,
+    is_pinned: AtomicBool,
+    pub(super) gathering: Gathering<Change, Result<Option<PgRow>, Unanswered>>,
 }
 
 impl Pool {
     pub(super) fn new(route: Route, connections: usize, label: String) -> Self {
         Self {
-            own: Own {
+            own: Arc::new(Own {
                 route: Arc::new(route),
                 idle: Mutex::default(),
                 room: Semaphore::new(connections),
-            },
+                is_pinned: AtomicBool::new(true),
+                gathering: Gathering::new(connections),
+            }),
             users: None,
-            is_pinned: AtomicBool::new(true),
             label,
         }
     }
@@ -97,7 +101,7 @@ impl Pool {
     /// The server's defaults are known to be what we need. Should they change,
     /// everything is pinned again.
     pub(super) fn trust_defaults(&self) {
-        self.is_pinned.store(false, Ordering::Relaxed);
+        self.own.is_pinned.store(false, Ordering::Relaxed);
     }
 
     /// How to make a connection beside the pool's.
@@ -125,7 +129,58 @@ impl Pool {
         statement: &str,
         doing: impl Fn() -> String,
     ) -> Result<Answer> {
-        let mut is_repeated = false;
+        self.ask_alone(lane, statement, false, doing).await
+    }
+
+    /// The same for a request that changes the queue of this name, a literal, and
+    /// calls a function for one row. If others are on their way, it goes together
+    /// with those that are made now.
+    pub(super) async fn ask_together(
+        &self,
+        lane: Lane,
+        name: &str,
+        call: &str,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
+        let alone = format!("select {call}");
+        if self.users.is_some() && lane == Lane::InLine {
+            return self.ask_alone(lane, &alone, false, doing).await;
+        }
+        let place = match gather::join(&self.own, || Change::of(name, call)) {
+            Joined::Together(place) => place,
+            Joined::Alone(_way) => {
+                return self.ask_alone(lane, &alone, false, doing).await;
+            }
+        };
+        match place.answer().await {
+            Some(Ok(Some(row))) => Ok(Answer {
+                rows: vec![row],
+                is_repeated: false,
+            }),
+            // Its queue was in use, or one by one it comes out whose request was
+            // refused, and why.
+            Some(Ok(None) | Err(Unanswered::Refused)) => {
+                self.ask_alone(lane, &alone, false, doing).await
+            }
+            None | Some(Err(Unanswered::InDoubt)) => {
+                self.ask_alone(lane, &alone, true, doing).await
+            }
+            Some(Err(Unanswered::Silent)) => Err(self.silent(doing())),
+        }
+    }
+
+    fn silent(&self, doing: String) -> Error {
+        let error = Error::new(ErrorKind::Unavailable, doing, "the server does not answer");
+        error.on(&*self.label).effect_is(Effect::Unknown)
+    }
+
+    async fn ask_alone(
+        &self,
+        lane: Lane,
+        statement: &str,
+        mut is_repeated: bool,
+        doing: impl Fn() -> String,
+    ) -> Result<Answer> {
         let mut attempt = 0;
         let mut reconnections = 0;
         let most_reconnections = self.most_idle();
@@ -133,15 +188,11 @@ impl Pool {
             let (error, is_new) = match self.once(lane, statement).await {
                 Ok(rows) => return Ok(Answer { rows, is_repeated }),
                 Err(Trouble::Failed { error, is_new }) => (error, is_new),
-                Err(Trouble::Silent) => {
-                    let why = "the server does not answer";
-                    let error = Error::new(ErrorKind::Unavailable, doing(), why);
-                    return Err(error.on(&*self.label).effect_is(Effect::Unknown));
-                }
+                Err(Trouble::Silent) => return Err(self.silent(doing())),
             };
             let cure = cure(&error);
             if cure == Cure::Again {
-                self.is_pinned.store(true, Ordering::Relaxed);
+                self.own.is_pinned.store(true, Ordering::Relaxed);
             }
             let fault = fault(error, doing(), &self.label);
             is_repeated |= fault.effect() == Effect::Unknown;
@@ -177,10 +228,7 @@ impl Pool {
     }
 
     async fn once(&self, lane: Lane, statement: &str) -> Result<Vec<PgRow>, Trouble> {
-        let text = match self.is_pinned.load(Ordering::Relaxed) {
-            true => format!("{PINNED}{statement}"),
-            false => statement.to_owned(),
-        };
+        let text = self.own.pinned(statement);
         match &self.users {
             Some(pool) if lane == Lane::InLine => run_on(pool, text).await,
             _ => self.own.run(lane, text).await,
@@ -204,7 +252,7 @@ async fn run_on(pool: &PgPool, text: String) -> Result<Vec<PgRow>, Trouble> {
     answer.map_err(|_| Trouble::Silent)?.map_err(failed)
 }
 
-enum Trouble {
+pub(super) enum Trouble {
     Failed {
         error: SqlxError,
         /// The connection was made for this request.
@@ -214,6 +262,13 @@ enum Trouble {
 }
 
 impl Own {
+    pub(super) fn pinned(&self, statement: &str) -> String {
+        match self.is_pinned.load(Ordering::Relaxed) {
+            true => format!("{PINNED}{statement}"),
+            false => statement.to_owned(),
+        }
+    }
+
     async fn run(&self, lane: Lane, text: String) -> Result<Vec<PgRow>, Trouble> {
         let _room = match lane {
             // It is never closed.
@@ -231,7 +286,7 @@ impl Own {
         answer.unwrap_or(Err(Trouble::Silent))
     }
 
-    async fn run_now(&self, text: String) -> Result<Vec<PgRow>, Trouble> {
+    pub(super) async fn run_now(&self, text: String) -> Result<Vec<PgRow>, Trouble> {
         let idle = lock(&self.idle).pop();
         let is_new = idle.is_none();
         let failed = |error| Trouble::Failed { error, is_new };

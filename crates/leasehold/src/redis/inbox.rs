@@ -1,10 +1,11 @@
 //! What this session has in the store, and what the store has told it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tokio::sync::Notify;
 
+use super::company::Company;
 use super::keys::{Hex, Keys, field, inbox, unhex};
 use super::link::Ears;
 use super::lock;
@@ -151,9 +152,16 @@ impl Mine {
 pub(super) struct Inbox {
     leases: Mutex<HashMap<LeaseId, Arc<OpenLease>>>,
     claims: Mutex<HashMap<TicketId, Arc<Mine>>>,
+    /// Those who are on their way together.
+    company: OnceLock<Weak<Company>>,
 }
 
 impl Inbox {
+    /// It is told when connections are lost.
+    pub(super) fn accompany(&self, company: &Arc<Company>) {
+        let _ = self.company.set(Arc::downgrade(company));
+    }
+
     pub(super) fn add_lease(&self, lease: Lease, owner: &Owner) {
         let open = OpenLease {
             id: Hex::of(lease.id.0),
@@ -249,6 +257,9 @@ impl Ears for Inbox {
     }
 
     fn missed(&self) {
+        if let Some(company) = self.company.get().and_then(Weak::upgrade) {
+            company.set_out_anew();
+        }
         self.ring_all();
         for open in lock(&self.leases).values() {
             open.news.notify_one();

@@ -6,6 +6,7 @@
 
 mod patience;
 mod proof;
+mod sending;
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,6 +26,10 @@ use super::place::Host;
 use super::way::{ANSWER_WITHIN, Access, Way};
 use super::{fit, lock, whole_millis};
 use crate::clock::{Moment, boot_time};
+
+/// How many requests a connection takes in at once: so many that none ever has to
+/// wait for that, and they are sent in the order in which they are made.
+const ROOM: usize = 100_000;
 
 /// What a layout does with what its connections tell it. Called by the
 /// connection's own task, in order: what came before a reply is told before it.
@@ -268,6 +273,7 @@ impl Link {
         };
         let settings = AsyncConnectionConfig::new()
             .set_push_sender(take_in)
+            .set_pipeline_buffer_size(ROOM)
             .set_response_timeout(Some(ANSWER_WITHIN))
             .set_connection_timeout(Some(ANSWER_WITHIN));
         let access = &self.common.access;

@@ -13,6 +13,7 @@
 
 mod answer;
 mod cluster;
+mod company;
 mod config;
 mod fault;
 mod fit;
@@ -38,12 +39,15 @@ mod witness;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ::redis::Value;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use self::answer::{Answer, strange};
+use self::company::{Company, Enqueue, Question, Went};
 use self::config::Layout;
 pub(crate) use self::config::{OPTIONS, RedisConfig, Refusal, SCHEMES};
+use self::fault::fault;
 use self::inbox::{Inbox, Mine, OpenLease};
 use self::keys::{Hex, Keys, field, inbox};
 use self::plain::PlainEngine;
@@ -75,8 +79,10 @@ pub(crate) async fn connect(config: &RedisConfig) -> Result<Arc<dyn Engine>> {
 #[derive(Debug)]
 pub(crate) struct RedisEngine {
     server: Server,
-    scripts: Scripts,
+    scripts: Arc<Scripts>,
     inbox: Arc<Inbox>,
+    /// Where one script may work on any keys.
+    company: Option<Arc<Company>>,
 }
 
 impl RedisEngine {
@@ -84,56 +90,92 @@ impl RedisEngine {
     pub(crate) async fn connect(config: &RedisConfig) -> Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let server = Server::connect(config, inbox.clone(), &[]).await?;
+        let scripts = Arc::new(Scripts::new());
+        let company = server
+            .only_link()
+            .map(|link| Company::new(link, scripts.clone(), inbox.clone()));
         Ok(Self {
             server,
-            scripts: Scripts::new(),
+            scripts,
             inbox,
+            company,
         })
     }
 
     async fn ask_for(
         &self,
         ticket: &Ticket,
-        mine: &Mine,
+        mine: &Arc<Mine>,
         open: &OpenLease,
     ) -> Result<(Answer, Doer)> {
-        let rest = open.rest_of(ticket);
-        let not_after = self
-            .server
-            .time_in(mine.keys.lock(), open.lease.ttl)
-            .unwrap_or(0);
+        let enqueue = || self.enqueue_of(ticket, mine, open);
+        let _way = match self
+            .go(|| Question::Enqueue(enqueue()), || doing(ticket))
+            .await?
+        {
+            Went::Told(answer, doer) => return Ok((Answer::read(answer), doer)),
+            Went::Alone(way) => way,
+        };
+        let one = enqueue();
+        let (not_after, ttl) = (one.not_after.to_string(), one.ttl.to_string());
+        let waits = if one.waits { "1" } else { "0" };
+        let ticket_id = mine.ticket.as_str();
         let (answer, doer) = self
             .server
             .run_noting(
                 &self.scripts.enqueue,
                 &mine.keys.three(),
-                &[
-                    mine.ticket.as_str(),
-                    &not_after.to_string(),
-                    &whole_millis(open.lease.ttl).to_string(),
-                    &rest,
-                    if ticket.waits { "1" } else { "0" },
-                ],
+                &[ticket_id, &not_after, &ttl, &one.rest, waits],
                 || doing(ticket),
             )
             .await?;
         Ok((Answer::read(answer), doer))
     }
 
+    fn enqueue_of(&self, ticket: &Ticket, mine: &Arc<Mine>, open: &OpenLease) -> Enqueue {
+        let not_after = self.server.time_in(mine.keys.lock(), open.lease.ttl);
+        Enqueue {
+            mine: mine.clone(),
+            not_after: not_after.unwrap_or(0),
+            ttl: whole_millis(open.lease.ttl),
+            rest: open.rest_of(ticket),
+            waits: ticket.waits,
+        }
+    }
+
+    /// Asks in company, if others are on their way and that can be.
+    async fn go(
+        &self,
+        question: impl FnOnce() -> Question,
+        doing: impl FnOnce() -> String,
+    ) -> Result<Went> {
+        let Some(company) = &self.company else {
+            return Ok(Went::Alone(None));
+        };
+        let went = company.ask(question).await;
+        went.map_err(|error| fault(error, doing(), &self.server.label))
+    }
+
     /// Takes out a claim that may be the only one on its lock. Then there is
     /// nobody to grant anything to, and a script is not needed.
-    async fn leave(&self, mine: &Mine) -> Result<Withdrawn> {
-        let claim = &mine.claim;
-        if mine.leaves() {
-            let mut delete = ::redis::cmd("HDEL");
-            delete.arg(mine.keys.lock()).arg(mine.ticket.as_str());
-            let doing = || format!("withdraw {}", claim.name);
-            let found: u32 = self.server.ask(mine.keys.lock(), &delete, doing).await?;
-            if found == 1 {
-                return Ok(Withdrawn::Removed);
-            }
+    async fn leave(&self, mine: &Arc<Mine>) -> Result<Withdrawn> {
+        if mine.leaves() && self.is_out(mine).await? {
+            return Ok(Withdrawn::Removed);
         }
-        self.take_out(claim, &mine.keys, "").await
+        self.take_out(&mine.claim, &mine.keys, "").await
+    }
+
+    /// Whether it was alone on its lock and is out now.
+    async fn is_out(&self, mine: &Arc<Mine>) -> Result<bool> {
+        let doing = || format!("withdraw {}", mine.claim.name);
+        let _way = match self.go(|| Question::Leave(mine.clone()), doing).await? {
+            Went::Told(answer, _) => return Ok(answer == Value::Int(1)),
+            Went::Alone(way) => way,
+        };
+        let mut delete = ::redis::cmd("HDEL");
+        delete.arg(mine.keys.lock()).arg(mine.ticket.as_str());
+        let found: u32 = self.server.ask(mine.keys.lock(), &delete, doing).await?;
+        Ok(found == 1)
     }
 
     async fn take_out(&self, claim: &ClaimRef, keys: &Keys, broken: &str) -> Result<Withdrawn> {
@@ -177,8 +219,10 @@ impl Engine for RedisEngine {
         self.server.subscribe(&inbox(id)).await?;
         // Else all the first renewals, which leave at once, would find the
         // script missing.
-        let teaching = self.server.teach(&self.scripts.renew_alone);
-        let (learned, ()) = tokio::join!(self.server.learn_times("open a session"), teaching);
+        let renewal = self.server.teach(&self.scripts.renew_alone);
+        let company = self.server.teach(&self.scripts.together);
+        let teaching = async { tokio::join!(renewal, company) };
+        let (learned, ((), ())) = tokio::join!(self.server.learn_times("open a session"), teaching);
         learned?;
         self.inbox.add_lease(lease, owner);
         Ok(lease)
@@ -199,6 +243,9 @@ impl Engine for RedisEngine {
 
     async fn close(&self, lease: &Lease) -> Result<()> {
         self.inbox.close_lease(lease.id);
+        if let Some(company) = &self.company {
+            company.seal();
+        }
         let claims = self.inbox.claims_of(lease.id);
         // A server that is down must not hold up what others have.
         let leaving = claims.iter().map(|mine| async {

@@ -150,6 +150,14 @@ impl Server {
         }
     }
 
+    /// The link, if there is one for all keys.
+    pub(super) fn only_link(&self) -> Option<Arc<Link>> {
+        match &self.links {
+            Links::One(link) => Some(link.clone()),
+            Links::Cluster(_) => None,
+        }
+    }
+
     /// The link to the server that has the key.
     pub(super) fn link(&self, key: &str) -> Option<Arc<Link>> {
         match &self.links {

@@ -1,5 +1,8 @@
 //! What requests cost the server.
 
+use futures_util::future::join_all;
+use leasehold::Guard;
+
 use super::{LONG, heard, inspector, lock, postgres, queue_of, session, wait_for_lock};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,4 +100,69 @@ async fn many_locks_are_renewed_a_thousand_at_a_time() {
     for guards in &guards {
         guards.check().unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_at_the_same_time_is_committed_together() {
+    let Some((_folder, server)) = postgres(&[]) else {
+        return;
+    };
+    let session = session(&server.url(), "ttl=1h&connections=1").await;
+    let name = |task: usize| format!("ledger/{task}");
+    // The first is on its way over the only connection when the others ask.
+    let taking = (0..16).map(|task| session.mutex(name(task)));
+    let taking = taking.map(|mutex| async move { mutex.lock_within(LONG).await.unwrap() });
+    let guards = join_all(taking).await;
+    // Rows of one transaction have the same number.
+    let commits = "select count(*), count(distinct xmin::text) from leasehold.claim";
+    assert_eq!(server.sql(commits), "16|2");
+    let mut tokens: Vec<_> = guards.iter().map(Guard::token).collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 16);
+    for released in join_all(guards.into_iter().map(Guard::release)).await {
+        released.unwrap();
+    }
+    assert_eq!(server.sql("select count(*) from leasehold.claim"), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_for_a_name_that_is_in_use_holds_up_no_other() {
+    let Some((_folder, server)) = postgres(&[]) else {
+        return;
+    };
+    let session = session(&server.url(), "ttl=1h&connections=2").await;
+    let server = std::sync::Arc::new(server);
+    // Somebody is at its queue and does not get on.
+    let hot = "hashtextextended('hot', 7809639172)";
+    let get_stuck = format!("select pg_advisory_lock({hot}), pg_sleep(600)");
+    let stuck = std::thread::spawn({
+        let server = server.clone();
+        move || server.try_sql(&get_stuck)
+    });
+    let at_it = "select count(*) from pg_locks where locktype = 'advisory' and granted";
+    super::server::wait_for("the lock", || (server.sql(at_it) != "0").then_some(()));
+    let hot = tokio::spawn({
+        let mutex = session.mutex("hot");
+        async move { mutex.lock_within(LONG).await.unwrap() }
+    });
+    let tasks = (0..15).map(|task| {
+        let mutex = session.mutex(format!("ledger/{task}"));
+        tokio::spawn(async move {
+            for _ in 0..5 {
+                let guard = mutex.lock_within(LONG).await.unwrap();
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    for task in join_all(tasks).await {
+        task.unwrap();
+    }
+    assert!(!hot.is_finished());
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity where query like '%sleep(600)%' \
+               and pid <> pg_backend_pid()";
+    server.sql(end);
+    let guard = tokio::time::timeout(LONG, hot).await.unwrap().unwrap();
+    guard.release().await.unwrap();
+    let _ = stuck.join();
 }

@@ -4,16 +4,23 @@ use std::time::{Duration, Instant};
 
 use super::{LONG, postgres, session};
 
-async fn many_clients_on_many_names(lasting: Duration) {
+async fn many_clients_on_many_names(lasting: Duration, sessions: u64, tasks_of_each: u64) {
     let Some((_folder, server)) = postgres(&["log_min_messages=error"]) else {
         return;
     };
     let until = Instant::now() + lasting;
     let mut clients = Vec::new();
-    for client in 0..12_u64 {
-        let session = session(&server.url(), "ttl=30s&connections=4").await;
+    let mut opened = Vec::new();
+    for _ in 0..sessions {
+        opened.push(session(&server.url(), "ttl=30s&connections=4").await);
+    }
+    for (client, session) in (0..tasks_of_each)
+        .flat_map(|_| &opened)
+        .cloned()
+        .enumerate()
+    {
         clients.push(tokio::spawn(async move {
-            let mut random = client * 7919 + 1;
+            let mut random = client as u64 * 7919 + 1;
             let mut next = |below: u64| {
                 random = random
                     .wrapping_mul(6_364_136_223_846_793_005)
@@ -38,7 +45,6 @@ async fn many_clients_on_many_names(lasting: Duration) {
                     }
                 }
             }
-            session.close().await;
             rounds
         }));
     }
@@ -47,6 +53,9 @@ async fn many_clients_on_many_names(lasting: Duration) {
         rounds += client.await.unwrap();
     }
     println!("{rounds} rounds");
+    for session in opened {
+        session.close().await;
+    }
     let deadlocks = "select deadlocks from pg_stat_database where datname = 'postgres'";
     assert_eq!(server.sql(deadlocks), "0");
     let log = std::fs::read_to_string(server.data().join("log")).unwrap();
@@ -57,11 +66,16 @@ async fn many_clients_on_many_names(lasting: Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twelve_clients_on_two_hundred_names_do_not_deadlock() {
-    many_clients_on_many_names(Duration::from_secs(3)).await;
+    many_clients_on_many_names(Duration::from_secs(3), 12, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_whose_tasks_ask_together_do_not_deadlock() {
+    many_clients_on_many_names(Duration::from_secs(3), 4, 16).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes a minute"]
 async fn twelve_clients_on_two_hundred_names_do_not_deadlock_in_a_minute() {
-    many_clients_on_many_names(Duration::from_secs(60)).await;
+    many_clients_on_many_names(Duration::from_secs(60), 12, 1).await;
 }

@@ -3,10 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use leasehold::{ErrorKind, Lost, Promises, Session};
 
 use crate::scene::Scene;
-use crate::steps::{NAME, afterwards, expect_claims, give_back, held, look, pause, within};
+use crate::steps::{
+    NAME, afterwards, expect_claims, expect_locks, give_back, held, look, pause, within,
+};
 
 /// One thing that users do.
 pub(crate) struct Operation {
@@ -27,6 +30,10 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation("drop", |scene| Box::pin(dropping(scene))),
     operation("close", |scene| Box::pin(close(scene))),
     operation("evict", |scene| Box::pin(evict(scene))),
+    Operation {
+        needs: |promises| promises.fair,
+        ..operation("many_at_once", |scene| Box::pin(many(scene)))
+    },
     Operation {
         needs: |promises| promises.rwlock,
         ..operation("rwlock", |scene| Box::pin(rwlock(scene)))
@@ -162,6 +169,18 @@ async fn evict(scene: Arc<Scene>) -> [Session; 2] {
     };
     within("evict", evicted).await;
     assert_eq!(within("be told", theirs.lost()).await, Lost::Evicted);
+    afterwards(witness, subject).await
+}
+
+/// So many that they go in company.
+async fn many(scene: Arc<Scene>) -> [Session; 2] {
+    let (subject, witness) = (scene.subject().await, scene.witness().await);
+    let mutexes = (0..8).map(|number| subject.mutex(format!("{NAME}/{number}")));
+    let locking = mutexes.map(|mutex| async move { held(mutex.lock()).await });
+    let guards = join_all(locking).await;
+    expect_locks(&witness, 8).await;
+    join_all(guards.into_iter().map(give_back)).await;
+    expect_locks(&witness, 0).await;
     afterwards(witness, subject).await
 }
 

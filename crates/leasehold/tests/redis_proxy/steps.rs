@@ -41,6 +41,18 @@ pub(crate) async fn expect_claims(witness: &Session, count: usize) {
     within(&format!("come to {count} claims"), seen).await;
 }
 
+/// Waits until so many locks beside the scene's own have claims.
+pub(crate) async fn expect_locks(witness: &Session, count: usize) {
+    let inspector = witness.inspector();
+    let beside = format!("{NAME}/");
+    let seen = async {
+        while inspector.locks(&beside).await.unwrap().len() != count {
+            pause().await;
+        }
+    };
+    within(&format!("come to {count} locks"), seen).await;
+}
+
 /// The guard of a wait that one fault must not fail.
 pub(crate) async fn held(wait: impl Future<Output = leasehold::Result<Guard>>) -> Guard {
     let guard = within("hold", wait).await.unwrap();

@@ -1,7 +1,6 @@
 //! The gate beside nginx, before the same service, in one interleaved run.
 
 mod client;
-mod processor;
 mod servers;
 
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 
-use super::processor;
+use super::super::processor;
 use crate::bench::Scratch;
 use crate::bench::startup::ourselves;
 use crate::exit::{self, Failure};

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Mutex;
-use leasehold::mysql::BareMysql;
+use leasehold::mysql::{BareMysql, BareNamedLock};
 
 use crate::exit::Failure;
 
+use super::meter::Meter;
 use super::report::{Goal, Report, median, quantile};
+use super::session::{BareLock, Floor, ROUNDS, ours, turn};
 use super::slice::{Slice, evenness};
-use super::{Setting, contend, held, startup};
+use super::{Setting, contend, held, session, startup};
 
-/// How many rounds the contenders take turns for.
-const ROUNDS: u32 = 15;
 const TASKS: usize = 64;
 const SESSIONS: usize = 16;
 
@@ -29,6 +29,14 @@ pub(crate) async fn bench(
     report: &mut Report,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<(), Failure> {
+    if session::is_meant(&setting.url) {
+        let floor = Floor {
+            connect: async |tasks| leasehold::bare_named_lock(&setting.url, tasks).await,
+            // A lock is a row here too, and only its lease is a named lock.
+            goal: Goal::None,
+        };
+        return session::bench(setting, scratch, report, wanted, floor).await;
+    }
     if wanted("one task") {
         one_task(setting, report).await?;
     }
@@ -50,9 +58,10 @@ pub(crate) async fn bench(
     Ok(())
 }
 
-/// How long one contender of two has its turn.
-fn turn(setting: &Setting) -> Duration {
-    (setting.time / ROUNDS / 2).max(Duration::from_millis(40))
+impl BareLock for BareNamedLock {
+    async fn cycle(&self, task: usize, name: &str) -> leasehold::Result<()> {
+        BareNamedLock::cycle(self, task, name).await
+    }
 }
 
 fn name(task: usize) -> String {
@@ -63,15 +72,6 @@ async fn bare(setting: &Setting, tasks: usize) -> Result<Arc<BareMysql>, Failure
     let names: Vec<_> = (0..tasks).map(name).collect();
     let bare = leasehold::bare_mysql(&setting.url, &names).await?;
     Ok(Arc::new(bare))
-}
-
-async fn ours(mutexes: &Arc<[Mutex]>, time: Duration) -> Result<Slice, Failure> {
-    let mutexes = mutexes.clone();
-    Slice::of(mutexes.len(), time, move |task| {
-        let mutex = mutexes[task].clone();
-        async move { mutex.lock().await?.release().await }
-    })
-    .await
 }
 
 async fn floor(bare: &Arc<BareMysql>, tasks: usize, time: Duration) -> Result<Slice, Failure> {
@@ -90,9 +90,10 @@ async fn one_task(setting: &Setting, report: &mut Report) -> Result<(), Failure>
     let mutexes: Arc<[Mutex]> = [session.mutex("leasehold-bench/one")].into();
     let time = turn(setting);
     let (mut mine, mut raw, mut ratios) = (vec![], vec![], vec![]);
+    let mut meters = ["ours", "raw floor"].map(|who| Meter::of(who, setting));
     for _ in 0..ROUNDS {
-        let mut ours = ours(&mutexes, time).await?;
-        let mut bare = floor(&bare, 1, time).await?;
+        let mut ours = meters[0].around(ours(&mutexes, time)).await?;
+        let mut bare = meters[1].around(floor(&bare, 1, time)).await?;
         ratios.push(ours.p50() / bare.p50());
         mine.append(&mut ours.samples);
         raw.append(&mut bare.samples);
@@ -105,7 +106,8 @@ async fn one_task(setting: &Setting, report: &mut Report) -> Result<(), Failure>
     figure("lock + unlock, p99", p99, "us", Goal::None)?;
     figure("raw floor, p50", median(&mut raw), "us", Goal::None)?;
     let ratio = median(&mut ratios);
-    figure("p50 against the raw floor", ratio, "x", Goal::AtMost(1.2))
+    figure("p50 against the raw floor", ratio, "x", Goal::AtMost(1.2))?;
+    meters.iter().try_for_each(|meter| meter.tell(report, part))
 }
 
 async fn many_names(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
@@ -115,9 +117,10 @@ async fn many_names(setting: &Setting, report: &mut Report) -> Result<(), Failur
     let mutexes: Arc<[Mutex]> = (0..TASKS).map(|task| session.mutex(name(task))).collect();
     let time = turn(setting).max(Duration::from_millis(200));
     let (mut mine, mut raw, mut ratios) = (vec![], vec![], vec![]);
+    let mut meters = ["ours", "raw floor"].map(|who| Meter::of(who, setting));
     for _ in 0..ROUNDS {
-        let ours = ours(&mutexes, time).await?;
-        let bare = floor(&bare, TASKS, time).await?;
+        let ours = meters[0].around(ours(&mutexes, time)).await?;
+        let bare = meters[1].around(floor(&bare, TASKS, time)).await?;
         ratios.push(ours.rate() / bare.rate());
         mine.push(ours.rate());
         raw.push(bare.rate());
@@ -133,7 +136,8 @@ async fn many_names(setting: &Setting, report: &mut Report) -> Result<(), Failur
         ratio,
         "x",
         Goal::AtLeast(0.8),
-    )
+    )?;
+    meters.iter().try_for_each(|meter| meter.tell(report, part))
 }
 
 /// Sessions that hand one lock around: every hand-over goes through the store.

@@ -13,7 +13,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 /// A request that waits for its answer. Whoever sent it may give up before the
 /// connection's own limit; if nothing at all was heard meanwhile, the connection
 /// is not used again: it may lead nowhere.
-pub(super) struct Patience<'a> {
+pub(in crate::redis) struct Patience<'a> {
     link: &'a Link,
     number: u64,
     sent: Moment,
@@ -33,6 +33,14 @@ impl<'a> Patience<'a> {
     pub(super) fn ends(mut self) {
         self.is_over = true;
         self.link.heard.store(boot_time().nanos(), Relaxed);
+    }
+}
+
+impl Patience<'_> {
+    /// As `ends`, for whoever did not send it: that the server was heard is noted
+    /// by the one who did.
+    pub(in crate::redis) fn is_answered(mut self) {
+        self.is_over = true;
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 /// None where the system does not tell it in this way.
-pub(super) fn time(id: u32) -> Option<Duration> {
+pub(crate) fn time(id: u32) -> Option<Duration> {
     let (_, own) = read(id)?;
     let others = fs::read_dir("/proc").ok()?.flatten();
     let others = others.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

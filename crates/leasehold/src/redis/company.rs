@@ -1,0 +1,209 @@
+//! Claims that are asked for, and claims that leave, go to the server in company.
+//!
+//! One script does for each of them what it would do for one that goes alone. Only
+//! where one script may work on any keys, so not on a cluster.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind, Value};
+
+use super::inbox::{Inbox, Mine};
+use super::link::Link;
+use super::scripts::Scripts;
+use super::server::Doer;
+use crate::gather::{self, Asked, Carrier, Gathering, Joined, Place};
+
+/// How many go together. The server does nothing else meanwhile.
+const MOST: usize = 64;
+
+/// While the server works on one party, we do on another.
+const WAYS: usize = 2;
+
+/// A way that one has who goes alone.
+pub(super) type Way = gather::Way<Company>;
+
+/// All that goes to one server.
+pub(super) struct Company {
+    link: Arc<Link>,
+    scripts: Arc<Scripts>,
+    inbox: Arc<Inbox>,
+    gathering: Gathering<Question, Told>,
+}
+
+type Told = Result<(Value, u64), RedisError>;
+
+pub(super) enum Question {
+    Enqueue(Enqueue),
+    /// Takes out a claim that may be alone on its lock.
+    Leave(Arc<Mine>),
+}
+
+/// A claim that is asked for.
+pub(super) struct Enqueue {
+    pub(super) mine: Arc<Mine>,
+    /// Server time in ms after which it is too late.
+    pub(super) not_after: u64,
+    /// In ms.
+    pub(super) ttl: u64,
+    pub(super) rest: String,
+    pub(super) waits: bool,
+}
+
+/// How a question went.
+pub(super) enum Went {
+    /// It has to be asked alone, on this way if it has one.
+    Alone(Option<Way>),
+    Told(Value, Doer),
+}
+
+impl Company {
+    pub(super) fn new(link: Arc<Link>, scripts: Arc<Scripts>, inbox: Arc<Inbox>) -> Arc<Self> {
+        let company = Arc::new(Self {
+            link,
+            scripts,
+            inbox,
+            gathering: Gathering::new(WAYS),
+        });
+        company.inbox.accompany(&company);
+        company
+    }
+
+    /// Asks with whoever else asks now.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        question: impl FnOnce() -> Question,
+    ) -> Result<Went, RedisError> {
+        match gather::join(self, question) {
+            Joined::Alone(way) => Ok(Went::Alone(Some(way))),
+            Joined::Together(place) => self.wait(place).await,
+        }
+    }
+
+    async fn wait(&self, place: Place<Self>) -> Result<Went, RedisError> {
+        let patience = self.link.patience();
+        let Some(told) = place.answer().await else {
+            return Err((RedisKind::Io, "the session is going").into());
+        };
+        patience.is_answered();
+        let link = self.link.clone();
+        Ok(match told? {
+            (Value::Nil, _) => Went::Alone(None),
+            (answer, number) => Went::Told(answer, Doer { link, number }),
+        })
+    }
+
+    /// The lease was closed: returns when none of its claims can be asked for any
+    /// more.
+    pub(super) fn seal(&self) {
+        self.gathering.seal();
+    }
+
+    /// The connection was lost: those who wait go over the next one.
+    pub(super) fn set_out_anew(self: &Arc<Self>) {
+        gather::disown(self);
+    }
+
+    fn is_wanted(&self, question: &Question) -> bool {
+        match question {
+            Question::Enqueue(one) => self.inbox.lease(one.mine.lease).is_some(),
+            Question::Leave(_) => true,
+        }
+    }
+
+    fn command(&self, party: &[Asked<Question, Told>]) -> Cmd {
+        let mut command = Cmd::with_capacity(4 + 5 * party.len(), 64 + 256 * party.len());
+        command.arg("EVALSHA").arg(self.scripts.together.get_hash());
+        command.arg(party.len());
+        let mut not_after = u64::MAX;
+        for one in party {
+            let mine = match &one.question {
+                Question::Leave(mine) => mine,
+                Question::Enqueue(one) => {
+                    not_after = not_after.min(one.not_after);
+                    &one.mine
+                }
+            };
+            command.arg(mine.keys.lock());
+        }
+        command.arg(not_after);
+        for one in party {
+            match &one.question {
+                Question::Leave(mine) => command.arg(mine.ticket.as_str()).arg(""),
+                Question::Enqueue(one) => {
+                    let ticket = one.mine.ticket.as_str();
+                    let waits = u8::from(one.waits);
+                    command.arg(ticket).arg(one.ttl).arg(&one.rest).arg(waits)
+                }
+            };
+        }
+        command
+    }
+
+    /// What each of them is told.
+    async fn answers(&self, count: usize, told: Told) -> Result<(Vec<Value>, u64), RedisError> {
+        let (answer, number) = match told {
+            Err(error) if is_unknown(&error) => {
+                // Nothing was done, and some may have given up meanwhile.
+                self.link.load(&self.scripts.together).await?;
+                return Ok((vec![Value::Nil; count], 0));
+            }
+            told => told?,
+        };
+        match answer {
+            Value::Array(answers) if answers.len() == count => Ok((answers, number)),
+            _ => Err((RedisKind::UnexpectedReturnType, "answers are missing").into()),
+        }
+    }
+}
+
+impl Carrier for Company {
+    type Question = Question;
+    type Answer = Told;
+
+    fn gathering(&self) -> &Gathering<Question, Told> {
+        &self.gathering
+    }
+
+    async fn carry(&self) {
+        let ready = match self.link.ready().await {
+            Ok(ready) => ready,
+            Err(error) => {
+                let all = self.gathering.depart(usize::MAX, |_| true, |_| ());
+                let (party, ()) = all.unwrap_or_default();
+                return party
+                    .into_iter()
+                    .for_each(|one| one.answer(Err(error.clone())));
+            }
+        };
+        let is_wanted = |question: &Question| self.is_wanted(question);
+        let send = |party: &[_]| ready.send(self.command(party));
+        let Some((party, sent)) = self.gathering.depart(MOST, is_wanted, send) else {
+            return;
+        };
+        let told = sent.answer().await;
+        match self.answers(party.len(), told).await {
+            Ok((answers, number)) => {
+                for (one, answer) in party.into_iter().zip(answers) {
+                    one.answer(Ok((answer, number)));
+                }
+            }
+            Err(error) => {
+                for one in party {
+                    one.answer(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// Whether the server does not know the script, so that nothing was done.
+fn is_unknown(error: &RedisError) -> bool {
+    error.kind() == RedisKind::Server(ServerErrorKind::NoScript)
+}
+
+impl fmt::Debug for Company {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Company")
+    }
+}
