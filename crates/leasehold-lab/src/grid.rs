@@ -1,6 +1,6 @@
 //! `leasehold-lab matrix`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +8,11 @@ use leasehold_lab::fault::Fault;
 use leasehold_lab::ground::{KINDS, Kind};
 use leasehold_lab::matrix::{Came, Cell, Row, index, put_between_marks, table};
 use leasehold_lab::story::Error;
+
+use crate::bar;
+
+/// Where pictures of cells are kept that show something, beside the table.
+const PICTURES: &str = "docs/pictures/matrix";
 
 /// What was asked for.
 #[derive(Debug)]
@@ -30,35 +35,37 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
     let count = u32::try_from(rows.len() * kinds.len()).unwrap_or(u32::MAX);
     let share = wish.within.map(|within| within / count.max(1));
     let length = share.unwrap_or(wish.length);
+    // As it is when it begins.
+    let commit = commit();
     let mut cells = Vec::new();
+    let mut pictures = Vec::new();
     let mut seed = wish.seed;
+    let bar = bar(u64::from(count), "{pos} of {len} cells");
     for row in rows {
         for &kind in &kinds {
-            let name = row.name();
-            print!("{:10} {name:26} ", kind.name);
-            std::io::Write::flush(&mut std::io::stdout())?;
-            let (cell, _) = Cell::run(kind, row, seed, length, &wish.out)?;
-            match &cell.came {
-                Came::Held => println!("held"),
-                Came::OutOfOrder(count) => println!("{count} times out of order"),
-                Came::TwoBelieved(count) => println!("two believed, {count} times"),
-                Came::Lost(count) => println!("{count} updates lost"),
-                Came::Failed(why) => println!("FAILED: {why}"),
-                Came::Skipped(why) => println!("skipped: {why}"),
-                Came::Broken(texts) => {
-                    println!("BROKEN, seed {seed}");
-                    texts.iter().for_each(|text| println!("    {text}"));
-                }
+            bar.set_message(format!("{} {}", kind.name, row.name()));
+            let (mut cell, ran) = Cell::run(kind, row, seed, length, &wish.out)?;
+            if let Some(verdict) = ran.filter(|_| cell.is_telling() && wish.write.is_some()) {
+                let path = format!("{PICTURES}/{}.svg", Cell::file_name(kind.name, row, seed));
+                cell.picture = Some(path.clone());
+                pictures.push((path, verdict.picture()));
             }
+            // On a terminal the bar stays below the lines.
+            bar.suspend(|| print(&cell));
+            bar.inc(1);
             cells.push(cell);
             seed += 1;
         }
     }
-    let text = table(&cells, length);
+    bar.finish_and_clear();
+    let text = table(&cells, length, &commit);
     println!("\n{text}");
     if let Some(path) = &wish.write {
         let file = std::fs::read_to_string(path)?;
-        std::fs::write(path, put_between_marks(&file, &text)?)?;
+        let written = put_between_marks(&file, &text)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        write_pictures(folder, &pictures)?;
+        std::fs::write(path, written)?;
     }
     std::fs::create_dir_all(&wish.out)?;
     let page = wish.out.join("index.html");
@@ -69,6 +76,52 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
+}
+
+fn print(cell: &Cell) {
+    let came = match &cell.came {
+        Came::Held => "held".to_owned(),
+        Came::OutOfOrder(count) => format!("{count} times out of order"),
+        Came::TwoBelieved(count) => format!("two believed, {count} times"),
+        Came::Lost(count) => format!("{count} updates lost"),
+        Came::Failed(why) => format!("FAILED: {why}"),
+        Came::Skipped(why) => format!("skipped: {why}"),
+        Came::Broken(texts) => {
+            let texts: Vec<_> = texts.iter().map(|text| format!("\n    {text}")).collect();
+            format!("BROKEN, seed {}{}", cell.seed, texts.concat())
+        }
+    };
+    println!("{:10} {:26} {came}", cell.store, cell.row.name());
+}
+
+/// The pictures of this run instead of those of the last one.
+fn write_pictures(folder: &Path, pictures: &[(String, String)]) -> Result<(), Error> {
+    let all = folder.join(PICTURES);
+    if all.exists() {
+        std::fs::remove_dir_all(&all)?;
+    }
+    std::fs::create_dir_all(all)?;
+    for (path, picture) in pictures {
+        std::fs::write(folder.join(path), picture)?;
+    }
+    Ok(())
+}
+
+/// What is run, as git calls it.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git").args(arguments).output();
+        let output = output.ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(commit) = git(&["show", "-s", "--format=%h of %cs"]) else {
+        return "a copy without a history".to_owned();
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+    match changed.is_some_and(|changed| changed.is_empty()) {
+        true => format!("commit {commit}"),
+        false => format!("commit {commit}, with changes"),
+    }
 }
 
 /// A part of the matrix must not take the place of all of it.

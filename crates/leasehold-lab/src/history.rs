@@ -38,6 +38,8 @@ pub enum Event {
         /// The lock.
         name: String,
     },
+    /// A worker rests, because it was told to, until it may ask again.
+    Rests,
     /// The store answered that it has a new place in the queue.
     Queued {
         /// Whether others are before it; else it holds.

@@ -9,25 +9,54 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use leasehold_lab::story::Error;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
 
+use crate::story::Error;
+
 /// How long all may take to be gone after SIGKILL.
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// Tells a program that its keeper is this process.
+const KEPT: &str = "LEASEHOLD_LAB_KEPT";
+
 /// Runs the lab with these arguments below a keeper.
-pub(crate) fn run_kept() -> Result<ExitCode, Error> {
+///
+/// # Errors
+/// If it cannot be started.
+pub fn run_kept() -> Result<ExitCode, Error> {
     let mut keeper = ourselves("keep")?
         .args(std::env::args_os().skip(1))
         .spawn()?;
     Ok(code(keeper.wait()?))
 }
 
-/// The keeper itself: starts the lab, and ends all when it or the one that was
-/// called is gone.
-pub(crate) fn keep(parent: i32, arguments: &[String]) -> Result<ExitCode, Error> {
+/// Runs another program, such as a test, below a keeper of this lab, unless it is
+/// below one already: then there is nothing to give, and it goes on.
+///
+/// # Errors
+/// If it cannot be started, or its keeper is gone.
+pub fn run_program_kept(lab: &str) -> Result<Option<ExitCode>, Error> {
+    if let Ok(keeper) = std::env::var(KEPT) {
+        die_with(keeper.parse()?, Signal::SIGKILL)?;
+        return Ok(None);
+    }
+    let mut keeper = Command::new(lab)
+        .args(["keep", "--program"])
+        .arg(std::env::current_exe()?)
+        .arg(std::process::id().to_string())
+        .args(std::env::args_os().skip(1))
+        .spawn()?;
+    Ok(Some(code(keeper.wait()?)))
+}
+
+/// The keeper itself: starts the lab, or another program, and ends all when it or
+/// the one that was called is gone.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn keep(program: Option<&Path>, parent: i32, arguments: &[String]) -> Result<ExitCode, Error> {
     let mut signals = SigSet::empty();
     for signal in [
         Signal::SIGCHLD,
@@ -48,8 +77,13 @@ pub(crate) fn keep(parent: i32, arguments: &[String]) -> Result<ExitCode, Error>
     // Servers run as other users, who have files there too.
     let mode = std::fs::Permissions::from_mode(0o1777);
     std::fs::set_permissions(folder.path(), mode)?;
-    let mut lab = ourselves("kept")?
+    let mut lab = match program {
+        Some(program) => Command::new(program),
+        None => ourselves("kept")?,
+    };
+    let mut lab = lab
         .args(arguments)
+        .env(KEPT, std::process::id().to_string())
         .env("TMPDIR", folder.path())
         .spawn()?;
     let ended = wait_for_end(&mut lab, &signals);
@@ -62,7 +96,10 @@ pub(crate) fn keep(parent: i32, arguments: &[String]) -> Result<ExitCode, Error>
 
 /// Lets this process be sent this signal when its parent is gone, also while it
 /// stands still.
-pub(crate) fn die_with(parent: i32, signal: Signal) -> Result<(), Error> {
+///
+/// # Errors
+/// If its parent is gone already.
+pub fn die_with(parent: i32, signal: Signal) -> Result<(), Error> {
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_pdeathsig(signal)?;
     // It may have died before we asked to be told.

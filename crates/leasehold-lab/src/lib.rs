@@ -9,6 +9,7 @@ pub mod ground;
 pub mod history;
 pub mod hold;
 pub mod invariant;
+pub mod keeper;
 pub mod matrix;
 pub mod page;
 pub mod proxy;

@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 mod grid;
-mod keeper;
 mod rack;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use leasehold_lab::keeper;
 use leasehold_lab::page::{Mood, Table};
 use leasehold_lab::story::{Error, STORIES, Stage, Story};
 use leasehold_lab::worker::{Job, work};
@@ -70,6 +70,9 @@ enum Command {
     /// Ends all that the lab started when the lab is gone.
     #[command(hide = true)]
     Keep {
+        /// Another program that is run instead of the lab.
+        #[arg(long)]
+        program: Option<PathBuf>,
         /// Who started it.
         parent: i32,
         /// The arguments of the lab.
@@ -103,7 +106,11 @@ fn main() -> ExitCode {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Keep { parent, arguments } => keeper::keep(parent, &arguments),
+        Command::Keep {
+            program,
+            parent,
+            arguments,
+        } => keeper::keep(program.as_deref(), parent, &arguments),
         Command::Kept { parent, arguments } => kept(parent, arguments),
         Command::Worker { parent, job } => worker(parent, &job),
         Command::Story { .. } | Command::Torture(_) | Command::Matrix { .. } => keeper::run_kept(),
@@ -201,6 +208,15 @@ fn stories(
         }
     }
     Ok(code)
+}
+
+/// A bar on a terminal, and nothing elsewhere; with this beside it, and a message.
+fn bar(length: u64, beside: &str) -> indicatif::ProgressBar {
+    let bar = indicatif::ProgressBar::new(length);
+    let style = indicatif::ProgressStyle::with_template(&format!("{{bar:30}} {beside} {{msg}}"));
+    bar.set_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()));
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar
 }
 
 fn print(table: &Table) {

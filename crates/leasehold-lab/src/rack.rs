@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold_lab::fault::{Answer, FAULTS, Fault};
+use leasehold_lab::fault::{Answer, DISK_FULL, FAILOVER, FAULTS, Fault};
 use leasehold_lab::ground::Kind;
 use leasehold_lab::recorder::Recorder;
 use leasehold_lab::story::Error;
@@ -18,7 +18,8 @@ pub(crate) struct Wish {
     /// The store: sqlite, redis, redlock, etcd, zookeeper, postgres, mariadb.
     #[arg(long)]
     store: String,
-    /// What happens, with commas between; everything if nothing is named.
+    /// What happens, with commas between; if nothing is named everything but
+    /// failover and disk-full, which need servers or disks of another kind.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<String>,
     /// The same seed chooses the same faults.
@@ -63,13 +64,18 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
         return Err(format!("{what} is missing on this machine").into());
     }
     println!("store {}, seed {}", plan.kind.name, plan.seed);
+    if wish.faults.is_empty() {
+        println!("without {FAILOVER} and {DISK_FULL}: name them if they are wanted");
+    }
     let folder = tempfile::tempdir()?;
     let name = format!("torture-{}-{}", plan.kind.name, plan.seed);
     std::fs::create_dir_all(&wish.out)?;
     let recorder = Recorder::streaming(&history_file(&wish.out, &name))?;
-    let bar = indicatif::ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(100));
+    let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    let bar = crate::bar(millis(plan.length), "{elapsed}");
+    let begin = Instant::now();
     let verdict = torture(&plan, folder.path(), &recorder, &|text| {
+        bar.set_position(millis(begin.elapsed().min(plan.length)));
         bar.set_message(text.to_owned());
     })?;
     bar.finish_and_clear();
@@ -80,7 +86,12 @@ fn plan(wish: &Wish) -> Result<Plan, Error> {
     let kind = Kind::find(&wish.store);
     let kind = kind.ok_or_else(|| format!("the lab has no store called {}", wish.store))?;
     let faults = match wish.faults.is_empty() {
-        true => FAULTS.to_vec(),
+        // With these the store is started so that most of the others are skipped.
+        true => {
+            let others = FAULTS.iter().copied();
+            let is_usual = |fault: &Fault| ![FAILOVER, DISK_FULL].contains(&fault.name);
+            others.filter(is_usual).collect()
+        }
         false => {
             let find = |name: &String| {
                 let fault = Fault::find(name).copied();

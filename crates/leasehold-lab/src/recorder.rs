@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::history::{Event, History, Line, Moment, now};
 
@@ -101,6 +102,12 @@ impl Recorder {
         self.tell("lab", Event::Healed { kind, on });
     }
 
+    /// How many lines have come so far.
+    #[must_use]
+    pub fn so_far(&self) -> usize {
+        self.lines().all.len()
+    }
+
     /// Whether a line like that has come.
     #[must_use]
     pub fn has(&self, is_it: impl Fn(&Line) -> bool) -> bool {
@@ -131,6 +138,33 @@ impl Recorder {
             }
         }
         None
+    }
+
+    /// Whether this one has told something, and nothing for so long.
+    #[must_use]
+    pub fn is_silent(&self, by: &str, longest: Duration) -> bool {
+        let nanos = u64::try_from(longest.as_nanos()).unwrap_or(Moment::MAX);
+        let since = now().saturating_sub(nanos);
+        let lines = self.lines();
+        let last = lines.all.iter().rev().find(|line| line.by == by);
+        last.is_some_and(|line| line.at < since)
+    }
+
+    /// What has come since each of these was granted something for the last time
+    /// before this moment.
+    #[must_use]
+    pub fn since_grants(&self, names: &BTreeSet<&str>, moment: Moment) -> History {
+        let lines = self.lines();
+        let mut open = names.clone();
+        let mut rest = lines.all.iter().enumerate().rev();
+        let begin = rest.find(|(_, line)| {
+            if line.at < moment && matches!(line.event, Event::Granted { .. }) {
+                open.remove(&*line.by);
+            }
+            open.is_empty()
+        });
+        let begin = begin.map_or(0, |(number, _)| number);
+        History::new(lines.all[begin..].to_vec())
     }
 
     /// All that has come so far.

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold::Fence;
@@ -42,12 +43,21 @@ pub struct Answer {
     pub value: u64,
 }
 
-/// A running resource. Its threads end with the process.
-#[derive(Debug, Clone)]
+/// A running resource. It listens until it is dropped.
+#[derive(Debug)]
 pub struct Resource {
     /// Where it listens.
     pub address: SocketAddr,
     state: Arc<Mutex<State>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Resource {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Whoever listens looks at it when somebody comes.
+        let _ = TcpStream::connect(self.address);
+    }
 }
 
 #[derive(Debug)]
@@ -107,15 +117,23 @@ impl Resource {
             recorder,
         };
         let state = Arc::new(Mutex::new(state));
-        let shared = state.clone();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (shared, ends) = (state.clone(), is_over.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                if ends.load(Ordering::Relaxed) {
+                    return;
+                }
                 let state = shared.clone();
                 // A connection that breaks ends its thread.
                 std::thread::spawn(move || serve(&stream, &state));
             }
         });
-        Ok(Self { address, state })
+        Ok(Self {
+            address,
+            state,
+            is_over,
+        })
     }
 
     /// Its value.
@@ -299,6 +317,18 @@ mod tests {
             }
         }
         assert_eq!(lost, [(LOST_IN, LOST_IN - 1), (2 * LOST_IN, 2 * LOST_IN)]);
+    }
+
+    #[test]
+    fn nothing_of_one_that_is_dropped_is_kept() {
+        let resource = Resource::start("r", 5, Recorder::default()).unwrap();
+        let state = Arc::downgrade(&resource.state);
+        drop(resource);
+        let is_gone = || state.upgrade().is_none();
+        assert!(crate::crew::until(
+            std::time::Duration::from_secs(30),
+            is_gone
+        ));
     }
 
     #[test]

@@ -155,6 +155,48 @@ fn workers_die_with_a_lab_that_is_killed_and_its_history_is_there() {
 }
 
 #[test]
+fn another_program_and_all_that_it_started_end_with_their_keeper() {
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let keeper = Command::new(env!("CARGO_BIN_EXE_leasehold-lab"))
+        .args(["keep", "--program", "/bin/sh"])
+        .arg(std::process::id().to_string())
+        .args(["-c", "sleep 600 & exec sleep 600"])
+        .env("TMPDIR", &temporary)
+        .spawn();
+    let mut keeper = Lab(keeper.unwrap());
+    let is_asleep = |process: &u32| words(*process)[0] == "sleep";
+    let asleep = || {
+        let processes = descendants(keeper.0.id()).into_iter();
+        processes.filter(is_asleep).collect::<Vec<_>>()
+    };
+    assert!(until(|| asleep().len() == 2), "{:?}", asleep());
+    let processes = asleep();
+    kill(Pid::from_raw(keeper.0.id().cast_signed()), Signal::SIGTERM).unwrap();
+    keeper.0.wait().unwrap();
+    is_gone(&processes, folder.path());
+}
+
+#[test]
+fn a_picture_is_written_as_a_file_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let lab = Command::new(env!("CARGO_BIN_EXE_leasehold-lab"))
+        .args(["torture", "--store", "sqlite", "--faults", "kill", "--svg"])
+        .args(["--seed", "1", "--for", "100ms", "--ttl", "500", "--out"])
+        .arg(folder.path())
+        .output();
+    let lab = lab.unwrap();
+    assert!(lab.status.success(), "{lab:?}");
+    let picture = std::fs::read_to_string(folder.path().join("torture-sqlite-1.svg"));
+    let picture = picture.unwrap();
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
+    for lane in ["w1", "w2", "w3", "w4", "ledger"] {
+        assert!(picture.contains(&format!(">{lane}</text>")), "{lane}");
+    }
+}
+
+#[test]
 fn servers_and_disks_end_with_a_lab_that_is_told_to_end() {
     let kind = Kind::find("redis").unwrap();
     if let Some(what) = (kind.lacks)() {

@@ -1,12 +1,26 @@
 //! Every story ends as the theory says: the wrong strategies go wrong, ours does
 //! not. On real servers, with real processes.
 
+use std::path::Path;
 use std::process::ExitCode;
 
+use leasehold_lab::keeper::run_program_kept;
 use leasehold_lab::story::{STORIES, Stage, Story};
 use libtest_mimic::{Arguments, Failed, Trial};
 
+/// What a failure leaves to look at.
+const PAGES: &str = env!("CARGO_TARGET_TMPDIR");
+
 fn main() -> ExitCode {
+    match run_program_kept(env!("CARGO_BIN_EXE_leasehold-lab")) {
+        Ok(None) => trials(),
+        Ok(Some(code)) => code,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Below a keeper, so that nothing is left of it however it ends.
+fn trials() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Each starts several servers and processes of its own.
     arguments.test_threads = Some(1);
@@ -33,7 +47,7 @@ fn tell(story: &Story) -> Result<(), Failed> {
     };
     let report = story.tell(&stage)?;
     if !report.surprises.is_empty() {
-        let page = report.write(story, &std::env::temp_dir().join("leasehold-lab"))?;
+        let page = report.write(story, Path::new(PAGES))?;
         let surprises = report.surprises.join("; ");
         return Err(format!("{surprises}; see {}", page.display()).into());
     }

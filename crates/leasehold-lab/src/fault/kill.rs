@@ -6,7 +6,7 @@ use super::Answer;
 use crate::history::now;
 use crate::torture::World;
 
-pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
+pub(super) fn happen(world: &mut World, choice: u64, longest: Duration) -> Answer {
     let number = world.choose_worker(choice);
     let since = now();
     world.kill_worker(number);

@@ -1,12 +1,19 @@
-//! What can be broken, one idea per file. Each says whether it could be done.
+//! What can be broken, one fault per file. Each says whether it could be done.
 
 mod clock;
-mod disk;
+mod cut;
+mod delay;
+mod disk_full;
 mod failover;
 mod kill;
+mod lost_replies;
 mod network;
+mod one_way;
 mod pause;
+mod pause_at_write;
+mod pause_server;
 mod restart;
+mod restart_empty;
 
 use std::time::Duration;
 
@@ -46,55 +53,55 @@ pub const DISK_FULL: &str = "disk-full";
 pub const FAULTS: &[Fault] = &[
     Fault {
         name: "kill",
-        happen: kill::worker,
+        happen: kill::happen,
     },
     Fault {
         name: "pause",
-        happen: pause::worker,
+        happen: pause::happen,
     },
     Fault {
         name: PAUSE_AT_WRITE,
-        happen: pause::at_write,
+        happen: pause_at_write::happen,
     },
     Fault {
         name: "pause-server",
-        happen: pause::server,
+        happen: pause_server::happen,
     },
     Fault {
         name: "cut",
-        happen: network::cut,
+        happen: cut::happen,
     },
     Fault {
         name: "one-way",
-        happen: network::one_way,
+        happen: one_way::happen,
     },
     Fault {
         name: "delay",
-        happen: network::delay,
+        happen: delay::happen,
     },
     Fault {
         name: "lost-replies",
-        happen: network::lost_replies,
+        happen: lost_replies::happen,
     },
     Fault {
         name: "restart",
-        happen: restart::with_data,
+        happen: restart::happen,
     },
     Fault {
         name: "restart-empty",
-        happen: restart::without_data,
+        happen: restart_empty::happen,
     },
     Fault {
         name: "clock",
-        happen: clock::ahead,
+        happen: clock::happen,
     },
     Fault {
         name: FAILOVER,
-        happen: failover::leader,
+        happen: failover::happen,
     },
     Fault {
         name: DISK_FULL,
-        happen: disk::full,
+        happen: disk_full::happen,
     },
 ];
 
@@ -111,6 +118,7 @@ mod tests {
     use super::*;
     use crate::ground::{Contents, Ground};
     use crate::history::Event;
+    use crate::torture::NOBODY_HIT;
 
     /// A server that must not forget, and that nobody takes over from.
     #[derive(Debug)]
@@ -132,10 +140,6 @@ mod tests {
         fn kill(&mut self, _: usize) {}
 
         fn start_again(&mut self, _: usize) {}
-
-        fn forget(&mut self, _: usize) -> bool {
-            false
-        }
 
         fn pause(&mut self, _: usize) {}
 
@@ -159,6 +163,9 @@ mod tests {
     fn the_history_tells_what_was_broken_and_not_what_was_meant_to_be() {
         let (answer, broken) = happen("restart-empty");
         assert!(matches!(answer, Answer::Skipped(_)), "{answer:?}");
+        assert_eq!(broken, [""; 0]);
+        let (answer, broken) = happen("restart");
+        assert_eq!(answer, Answer::Doubtful(NOBODY_HIT.into()));
         assert_eq!(broken, ["restart"]);
         let (answer, broken) = happen(FAILOVER);
         assert!(matches!(answer, Answer::Skipped(_)), "{answer:?}");

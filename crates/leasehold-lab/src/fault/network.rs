@@ -7,38 +7,8 @@ use crate::history::now;
 use crate::proxy::Weather;
 use crate::torture::World;
 
-/// How much longer everything takes.
-const LONGER: Duration = Duration::from_millis(60);
-
-pub(super) fn cut(world: &mut World, choice: u64, longest: Duration) -> Answer {
-    storm(world, choice, longest, "network cut", Weather::Cut)
-}
-
-pub(super) fn one_way(world: &mut World, choice: u64, longest: Duration) -> Answer {
-    storm(world, choice, longest, "no answers", Weather::OneWay)
-}
-
-pub(super) fn delay(world: &mut World, choice: u64, longest: Duration) -> Answer {
-    storm(
-        world,
-        choice,
-        longest,
-        "slow network",
-        Weather::Slow(LONGER),
-    )
-}
-
-pub(super) fn lost_replies(world: &mut World, choice: u64, longest: Duration) -> Answer {
-    storm(
-        world,
-        choice,
-        longest,
-        "lost replies",
-        Weather::LosesReplies,
-    )
-}
-
-fn storm(
+/// One kind of weather on all of its ways to the store.
+pub(super) fn storm(
     world: &mut World,
     choice: u64,
     longest: Duration,

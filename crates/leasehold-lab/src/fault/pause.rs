@@ -1,13 +1,12 @@
-//! A process stands still: a worker, or a server.
+//! A worker stands still.
 
 use std::time::Duration;
 
 use super::Answer;
-use crate::crew::until;
-use crate::history::{Access, Event, Line, now};
+use crate::history::now;
 use crate::torture::World;
 
-pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answer {
+pub(super) fn happen(world: &mut World, choice: u64, longest: Duration) -> Answer {
     let number = world.choose_worker(choice);
     let hand = &world.hands[number];
     let since = now();
@@ -17,51 +16,4 @@ pub(super) fn worker(world: &mut World, choice: u64, longest: Duration) -> Answe
     let answer = world.judge(number, since);
     hand.resume();
     answer
-}
-
-/// How long a worker may take until it comes to its next write.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Between the last look at the lock and the write, where no lock can help, and
-/// until another has written.
-pub(super) fn at_write(world: &mut World, choice: u64, longest: Duration) -> Answer {
-    let number = world.choose_worker(choice);
-    if let Err(error) = world.stop_at_write(number) {
-        return Answer::Doubtful(error.to_string());
-    }
-    let hand = &world.hands[number];
-    // Nobody would wake one that finds the order later.
-    if !until(PATIENCE, || hand.is_stopped()) && world.take_stop_back(number) {
-        return Answer::Doubtful("the worker came to no write".into());
-    }
-    hand.pause();
-    let since = now();
-    std::thread::sleep(longest);
-    let is_others = |line: &Line| match &line.event {
-        Event::Decides {
-            of,
-            access,
-            accepted,
-            ..
-        } => line.at > since && *of != hand.name && *accepted && matches!(access, Access::Write(_)),
-        _ => false,
-    };
-    let is_overtaken = until(2 * PATIENCE, || world.recorder.has(is_others));
-    hand.resume();
-    match is_overtaken {
-        true => Answer::Installed,
-        false => Answer::Doubtful("nobody wrote while the worker stood still".into()),
-    }
-}
-
-pub(super) fn server(world: &mut World, choice: u64, longest: Duration) -> Answer {
-    let Some((server, name)) = world.choose_server(choice) else {
-        return Answer::Skipped("the store has no server".into());
-    };
-    world.recorder.breaks("pause", &name);
-    world.ground.pause(server);
-    std::thread::sleep(longest);
-    world.ground.resume(server);
-    world.recorder.heals("pause", &name);
-    Answer::Installed
 }

@@ -59,17 +59,20 @@ impl Ground for Members {
         });
     }
 
-    // A member that forgot must be removed and added anew, as its manual says.
-    fn forget(&mut self, _: usize) -> bool {
-        false
-    }
-
     fn pause(&mut self, server: usize) {
         self.0.members[server].stop();
     }
 
     fn resume(&mut self, server: usize) {
         self.0.members[server].resume();
+    }
+
+    fn vital(&self, _: usize) -> Vec<usize> {
+        vec![self.0.leader()]
+    }
+
+    fn may_depose(&self) -> Result<(), String> {
+        Ok(())
     }
 
     fn depose(&mut self) -> Result<usize, String> {

@@ -64,6 +64,13 @@ impl Seen {
         }
     }
 
+    /// All of them; one that has not ended yet goes on until now.
+    fn until(&self, now: Moment) -> Vec<(Moment, Moment)> {
+        let open = self.settled.filter(|_| self.two);
+        let open = open.map(|(since, _)| (since, now));
+        self.switches.iter().copied().chain(open).collect()
+    }
+
     fn is_settled_since(&self, moment: Moment) -> bool {
         self.settled.is_some_and(|(since, _)| since >= moment)
     }
@@ -92,14 +99,13 @@ impl Lookout {
         }
     }
 
-    /// All switches so far, when all is settled again; one that does not end
-    /// within a while is not among them.
+    /// All switches so far, when all is settled again, or not within a while.
     pub(super) fn switches(&self) -> Vec<(Moment, Moment)> {
         let (asked, deadline) = (now(), Instant::now() + LONGEST);
         loop {
             let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             if seen.is_settled_since(asked) || Instant::now() > deadline {
-                return seen.switches.clone();
+                return seen.until(now());
             }
             drop(seen);
             std::thread::sleep(EVERY);
@@ -222,5 +228,14 @@ mod tests {
         let one = settled(1, 0);
         assert_eq!(switches(&[one, Look::Unclear, one]), []);
         assert_eq!(switches(&[Look::Two, one, one]), []);
+    }
+
+    #[test]
+    fn a_switch_that_does_not_end_lasts_until_now() {
+        let mut seen = Seen::default();
+        seen.take((0, 5), settled(1, 0));
+        assert_eq!(seen.until(90), []);
+        seen.take((10, 15), Look::Two);
+        assert_eq!(seen.until(90), [(0, 90)]);
     }
 }

@@ -5,6 +5,7 @@ mod etcd;
 mod lookout;
 mod mysql;
 mod postgres;
+mod quarantine;
 mod redis;
 mod sentinel;
 mod sqlite;
@@ -50,9 +51,42 @@ pub trait Ground: std::fmt::Debug {
         }
     }
 
-    /// Takes away what a killed server had on disk. Gives whether that can be
-    /// done without breaking what the store asks of its operator.
-    fn forget(&mut self, server: usize) -> bool;
+    /// Whether servers may forget without breaking what the store asks of its
+    /// operator.
+    fn may_forget(&self) -> bool {
+        false
+    }
+
+    /// Takes away what a killed server had on disk.
+    fn forget(&mut self, server: usize) {
+        let _ = server;
+    }
+
+    /// Those without which the store cannot go on: most of its servers, from this
+    /// one on, or the one that leads.
+    fn vital(&self, first: usize) -> Vec<usize> {
+        let count = self.servers();
+        (first..first + count / 2 + 1)
+            .map(|number| number % count)
+            .collect()
+    }
+
+    /// What an operator does when servers have forgotten, while workers go on.
+    ///
+    /// # Errors
+    /// If it cannot be done like that.
+    fn mend(&mut self, ttl_millis: u64) -> Result<Mended, String> {
+        let _ = ttl_millis;
+        Ok(Mended::All)
+    }
+
+    /// The rest of it, when no worker is there any more.
+    ///
+    /// # Errors
+    /// If it cannot be done.
+    fn mend_without_workers(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Lets a server stand still.
     fn pause(&mut self, server: usize);
@@ -60,10 +94,14 @@ pub trait Ground: std::fmt::Debug {
     /// Lets it go on.
     fn resume(&mut self, server: usize);
 
-    /// Sets the wall clock of a server ahead; gives whether it can be.
-    fn set_ahead(&mut self, server: usize, millis: i64) -> bool {
-        let _ = (server, millis);
+    /// Whether the wall clocks of its servers can be moved here.
+    fn has_clocks(&self) -> bool {
         false
+    }
+
+    /// Sets the wall clock of a server ahead.
+    fn set_ahead(&mut self, server: usize, millis: i64) {
+        let _ = (server, millis);
     }
 
     /// Whether another server takes over from one that is away, by itself.
@@ -83,14 +121,31 @@ pub trait Ground: std::fmt::Debug {
         false
     }
 
+    /// Whether the server that leads can be deposed now.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    fn may_depose(&self) -> Result<(), String> {
+        Err("no server of this store takes over from another here".into())
+    }
+
     /// Kills the server that leads and waits until another does. Gives which it
     /// was.
     ///
     /// # Errors
     /// Why this cannot be, for people.
     fn depose(&mut self) -> Result<usize, String> {
-        Err("no server of this store takes over from another here".into())
+        self.may_depose().map(|()| 0)
     }
+}
+
+/// What an operator could do for servers that have forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mended {
+    /// All that there is to do.
+    All,
+    /// Nothing, as long as there are workers: too much is forgotten.
+    TooMuchForgotten,
 }
 
 /// How a store is started in a folder.

@@ -47,11 +47,6 @@ impl Ground for Server {
         self.0.restart();
     }
 
-    // A database that loses its data is restored by people, not by locks.
-    fn forget(&mut self, _: usize) -> bool {
-        false
-    }
-
     fn pause(&mut self, _: usize) {
         self.0.signal(Signal::STOP);
     }

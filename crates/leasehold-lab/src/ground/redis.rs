@@ -1,9 +1,8 @@
 //! One Redis server, or five that know nothing of each other.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{Contents, Ground, places};
+use super::{Contents, Ground, Mended, places, quarantine};
 use crate::server::{RedisServer, lacks_clock, lacks_redis, text};
 use crate::story::Error;
 
@@ -14,8 +13,6 @@ const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 #[derive(Debug)]
 struct Redis {
     servers: Vec<(RedisServer, PathBuf)>,
-    /// Those that have forgotten all, at some time.
-    forgetful: BTreeSet<usize>,
 }
 
 pub(super) fn lacks() -> Option<&'static str> {
@@ -37,10 +34,7 @@ fn start(folder: &Path, count: usize) -> Result<Box<dyn Ground>, Error> {
         std::fs::create_dir_all(&folder)?;
         servers.push((RedisServer::start_with_clock(&folder, &DURABLE), folder));
     }
-    Ok(Box::new(Redis {
-        servers,
-        forgetful: BTreeSet::new(),
-    }))
+    Ok(Box::new(Redis { servers }))
 }
 
 /// All keys of a server.
@@ -80,16 +74,28 @@ impl Ground for Redis {
         self.servers[server].0.start_again();
     }
 
-    // Where most of several have forgotten, people have to say what is true.
-    fn forget(&mut self, server: usize) -> bool {
-        self.forgetful.insert(server);
-        let count = self.servers.len();
-        if count > 1 && 2 * self.forgetful.len() > count {
-            self.forgetful.remove(&server);
-            return false;
-        }
+    fn may_forget(&self) -> bool {
+        true
+    }
+
+    fn forget(&mut self, server: usize) {
         let folder = self.servers[server].1.join("appendonlydir");
-        std::fs::remove_dir_all(folder).is_ok()
+        std::fs::remove_dir_all(folder).expect("a server has its files");
+    }
+
+    fn mend(&mut self, ttl_millis: u64) -> Result<Mended, String> {
+        match self.servers.len() {
+            1 => Ok(Mended::All),
+            _ => quarantine::admit_all(&self.url(&self.ports(), ttl_millis)),
+        }
+    }
+
+    fn mend_without_workers(&mut self) -> Result<(), String> {
+        for (server, _) in &self.servers {
+            let removed = server.ask(&["HDEL", "lh:redlock", "run"]);
+            removed.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     fn pause(&mut self, server: usize) {
@@ -100,8 +106,11 @@ impl Ground for Redis {
         self.servers[server].0.resume();
     }
 
-    fn set_ahead(&mut self, server: usize, millis: i64) -> bool {
-        self.servers[server].0.set_ahead(millis);
+    fn has_clocks(&self) -> bool {
         true
+    }
+
+    fn set_ahead(&mut self, server: usize, millis: i64) {
+        self.servers[server].0.set_ahead(millis);
     }
 }

@@ -87,11 +87,6 @@ impl Ground for Watched {
         self.wait_until_one_leads();
     }
 
-    // None of them keeps anything on disk.
-    fn forget(&mut self, _: usize) -> bool {
-        false
-    }
-
     fn pause(&mut self, _: usize) {
         let primary = self.sentinel.primary();
         primary.stop();
@@ -123,6 +118,10 @@ impl Ground for Watched {
         // What is in the socket of a replica would reach it when it goes on.
         self.sentinel.primary().tell("CLIENT KILL TYPE replica");
         true
+    }
+
+    fn may_depose(&self) -> Result<(), String> {
+        Ok(())
     }
 
     fn depose(&mut self) -> Result<usize, String> {

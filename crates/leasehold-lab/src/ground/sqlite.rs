@@ -44,10 +44,6 @@ impl Ground for Sqlite {
 
     fn start_again(&mut self, _: usize) {}
 
-    fn forget(&mut self, _: usize) -> bool {
-        false
-    }
-
     fn pause(&mut self, _: usize) {}
 
     fn resume(&mut self, _: usize) {}

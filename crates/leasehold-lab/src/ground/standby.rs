@@ -74,10 +74,6 @@ impl Ground for Pair {
         }
     }
 
-    fn forget(&mut self, _: usize) -> bool {
-        false
-    }
-
     fn pause(&mut self, server: usize) {
         self.servers[server].signal_all(Signal::STOP);
     }
@@ -86,10 +82,18 @@ impl Ground for Pair {
         self.servers[server].signal_all(Signal::CONT);
     }
 
-    fn depose(&mut self) -> Result<usize, String> {
-        if self.leads == 1 {
-            return Err("its only standby has been promoted already".into());
+    fn vital(&self, _: usize) -> Vec<usize> {
+        vec![self.leads]
+    }
+
+    fn may_depose(&self) -> Result<(), String> {
+        match self.leads {
+            0 => Ok(()),
+            _ => Err("its only standby has been promoted already".into()),
         }
+    }
+
+    fn depose(&mut self) -> Result<usize, String> {
         self.servers[0].kill();
         let standby = &self.servers[1];
         standby.try_sql("select pg_promote()")?;

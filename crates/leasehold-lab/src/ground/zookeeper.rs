@@ -51,17 +51,20 @@ impl Ground for Ensemble {
         self.0.servers[server].start_again();
     }
 
-    // A server that forgot can outvote those that did not; its manual forbids it.
-    fn forget(&mut self, _: usize) -> bool {
-        false
-    }
-
     fn pause(&mut self, server: usize) {
         self.0.servers[server].stop();
     }
 
     fn resume(&mut self, server: usize) {
         self.0.servers[server].resume();
+    }
+
+    fn vital(&self, _: usize) -> Vec<usize> {
+        vec![self.0.leader()]
+    }
+
+    fn may_depose(&self) -> Result<(), String> {
+        Ok(())
     }
 
     fn depose(&mut self) -> Result<usize, String> {

@@ -37,6 +37,11 @@ pub fn order_of_service(history: &History) -> Vec<Violation> {
             Event::Queued { waits: false } | Event::Refused { .. } | Event::Killed => {
                 places.remove(by);
             }
+            // One that stood still until its time was over was granted it before
+            // whoever came after that.
+            Event::Granted { until, .. } if until.is_some_and(|until| until <= line.at) => {
+                places.remove(by);
+            }
             Event::Granted { .. } => {
                 let overtaken = places.remove(by).and_then(|place| place.overtaken_by);
                 violations.extend(overtaken.map(|(other, granted, at)| Violation {
@@ -97,6 +102,21 @@ mod tests {
         let served = Event::Queued { waits: false };
         assert_eq!(with(Some(line(8, "a", served))), []);
         assert_eq!(with(Some(line(4, "a", asks()))), []);
+    }
+
+    #[test]
+    fn a_grant_whose_time_was_over_when_it_was_told_proves_nothing() {
+        let history = |until| {
+            History::new(vec![
+                line(1, "a", asks()),
+                line(2, "a", waits()),
+                line(3, "b", asks()),
+                line(5, "b", granted(2, 20)),
+                line(9, "a", granted(1, until)),
+            ])
+        };
+        assert_eq!(order_of_service(&history(9)), []);
+        assert_eq!(order_of_service(&history(10)).len(), 1);
     }
 
     #[test]

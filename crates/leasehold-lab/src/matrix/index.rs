@@ -76,6 +76,7 @@ mod tests {
             seed: 7,
             came,
             has_page,
+            picture: None,
         };
         let cells = [
             cell(Row::Fenced("cut"), Came::Held, true),

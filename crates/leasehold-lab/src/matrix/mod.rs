@@ -17,8 +17,8 @@ pub use table::{BEGIN, END, put_between_marks, table};
 
 /// The ttl of the workers' sessions, in milliseconds.
 const TTL: u64 = 1_500;
-/// The same where a server takes over from another and nothing checks: with less
-/// every belief is over before the other leads.
+/// The same where a server takes over from another: with less every belief is
+/// over before the other leads.
 const LONG_TTL: u64 = 8_000;
 /// Faults under which two may hold at once, here or there.
 const LET_TWO_IN: [&str; 4] = [PAUSE_AT_WRITE, "restart-empty", "clock", FAILOVER];
@@ -38,6 +38,8 @@ pub struct Cell {
     pub came: Came,
     /// Whether it was run, so that there is a page of it.
     pub has_page: bool,
+    /// Where a picture of it is, seen from the table, if it is kept.
+    pub picture: Option<String>,
 }
 
 /// What happens in a row of the matrix.
@@ -104,19 +106,20 @@ impl Row {
             let names: Vec<_> = faults.iter().map(|fault| fault.name).collect();
             format!("{} --permits {PERMITS}", names.join(","))
         };
-        let faults = match self {
+        let mut faults = match self {
             Self::Fenced(fault) => fault.to_owned(),
-            Self::Unfenced(FAILOVER) => {
-                format!(
-                    "{FAILOVER} --unfenced --ttl {LONG_TTL} --long-work {}",
-                    2 * TTL
-                )
-            }
             Self::Unfenced(fault) => format!("{fault} --unfenced"),
             Self::Permits => permits(everyday()),
         };
+        if self.has_long_ttl() {
+            faults += &format!(" --ttl {LONG_TTL} --long-work {}", 2 * TTL);
+        }
         let length = in_words(length);
         format!("torture --store {store} --seed {seed} --for {length} --faults {faults}")
+    }
+
+    pub(super) fn has_long_ttl(self) -> bool {
+        matches!(self, Self::Fenced(FAILOVER) | Self::Unfenced(FAILOVER))
     }
 
     /// A run of it.
@@ -128,9 +131,9 @@ impl Row {
             Self::Unfenced(fault) => (named(fault), 1, false),
             Self::Permits => (everyday(), PERMITS, true),
         };
-        let ttl_millis = match self {
-            Self::Unfenced(FAILOVER) => LONG_TTL,
-            _ => TTL,
+        let ttl_millis = match self.has_long_ttl() {
+            true => LONG_TTL,
+            false => TTL,
         };
         Plan {
             kind,
@@ -173,6 +176,16 @@ impl Cell {
         format!("matrix-{store}-{name}-{seed}")
     }
 
+    /// Whether it shows more than that all is well.
+    #[must_use]
+    pub fn is_telling(&self) -> bool {
+        let came = &self.came;
+        matches!(
+            came,
+            Came::OutOfOrder(_) | Came::TwoBelieved(_) | Came::Lost(_)
+        )
+    }
+
     /// Runs a cell, and gives its run too, if there was one. The history goes
     /// into this folder while it runs, and the page at its end.
     ///
@@ -191,6 +204,7 @@ impl Cell {
             seed,
             came,
             has_page: false,
+            picture: None,
         };
         if let Some(what) = (kind.lacks)() {
             let why = format!("{what} is missing on this machine");

@@ -18,6 +18,11 @@ pub(super) fn tell(stage: &Stage<'_>) -> Result<Report, Error> {
             true,
         ),
         (
+            "leasehold on the same, without a fence",
+            Strategy::Unfenced,
+            true,
+        ),
+        (
             "leasehold on the same, and a fence",
             Strategy::Fenced,
             false,
@@ -28,7 +33,7 @@ pub(super) fn tell(stage: &Stage<'_>) -> Result<Report, Error> {
         let folder = stage.folder.join(format!("sentinel-{number}"));
         std::fs::create_dir_all(&folder)?;
         let two = Two::new(strategy, &folder, number)?;
-        on_redis(&two, &folder, strategy)?;
+        on_redis(&two, &folder, (strategy, should_be_bad))?;
         two.judge(title, should_be_bad, &mut report);
     }
     let title = "leasehold on etcd, without a fence";
@@ -41,7 +46,11 @@ pub(super) fn tell(stage: &Stage<'_>) -> Result<Report, Error> {
     Ok(report)
 }
 
-fn on_redis(two: &Two, folder: &std::path::Path, strategy: Strategy) -> Result<(), Error> {
+fn on_redis(
+    two: &Two,
+    folder: &std::path::Path,
+    (strategy, gets_in): (Strategy, bool),
+) -> Result<(), Error> {
     let mut sentinel = Sentinel::start(folder, &[]);
     let primary = sentinel.primary_port();
     // Who locks by hand goes to the primary; the library asks the sentinels.
@@ -59,7 +68,12 @@ fn on_redis(two: &Two, folder: &std::path::Path, strategy: Strategy) -> Result<(
     }
     // What is in the socket of a replica would reach it when it goes on.
     sentinel.primary().tell("CLIENT KILL TYPE replica");
-    let first = two.first(&url(primary, &sentinel), TTL)?;
+    let here = url(primary, &sentinel);
+    // One of the library that does not stand still is told of its loss.
+    let first = match strategy {
+        Strategy::NoRenewal => two.first(&here, TTL)?,
+        _ => two.first_at_write(&here, TTL)?,
+    };
     two.recorder.note("the primary dies");
     let replicas = others(&sentinel);
     sentinel.kill_primary();
@@ -68,7 +82,7 @@ fn on_redis(two: &Two, folder: &std::path::Path, strategy: Strategy) -> Result<(
     }
     let next = sentinel.wait_for_new_primary();
     two.recorder.note("a replica takes over");
-    let second = two.second(&url(next, &sentinel))?;
+    let second = two.second(&url(next, &sentinel), gets_in)?;
     two.finish(first, second)
 }
 
@@ -81,6 +95,6 @@ fn on_etcd(two: &Two, folder: &std::path::Path) -> Result<(), Error> {
     etcd.members[leader].kill();
     etcd.wait_until_writable();
     two.recorder.note("another leads");
-    let second = two.second(&url)?;
+    let second = two.second(&url, false)?;
     two.finish(first, second)
 }

@@ -8,8 +8,9 @@ use redis::aio::MultiplexedConnection;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::{Error, Report, Stage};
-use crate::page::Mood;
+use super::{Error, Report, Stage, Told};
+use crate::history::Event;
+use crate::recorder::Recorder;
 use crate::server::RedisServer;
 
 const WAITERS: u32 = 200;
@@ -21,6 +22,8 @@ const CHANNEL: &str = "lab/herd/free";
 /// A fair lock needs about this many commands for a hand-over, however many
 /// wait; a herd needs as many as there are in it.
 const MANY: f64 = 20.0;
+/// One waiter of so many has a lane in the picture.
+const DRAWN_IN: u32 = 20;
 
 type Result<T> = std::result::Result<T, Error>;
 
@@ -56,29 +59,59 @@ pub(super) fn tell(stage: &Stage<'_>) -> Result<Report> {
             .worker_threads(2)
             .enable_all()
             .build()?;
-        let (counted, took) = runtime.block_on(run(way, &server))?;
+        let recorder = Recorder::default();
+        let (counted, took) = runtime.block_on(run(way, &server, &recorder))?;
         let commands = counted.commands as f64 / f64::from(WAITERS);
         let micros = counted.micros as f64 / f64::from(WAITERS);
-        let is_bad = commands > MANY;
-        if is_bad != should_be_bad {
-            report
-                .surprises
-                .push(format!("{title}: {commands:.1} commands per hand-over"));
-        }
-        let mood = match is_bad {
-            true => Mood::Bad,
-            false => Mood::Good,
-        };
-        let row = vec![
-            title.to_owned(),
+        let fields = vec![
             WAITERS.to_string(),
             format!("{commands:.1}"),
             format!("{micros:.0}"),
             format!("{:.1} s", took.as_secs_f64()),
         ];
-        report.table.rows.push((mood, row));
+        let told = Told {
+            title: title.to_owned(),
+            history: recorder.history(),
+            violations: Vec::new(),
+        };
+        report.add(told, fields, commands > MANY, should_be_bad);
     }
     Ok(report)
+}
+
+/// What one of them tells for the picture.
+#[derive(Debug, Clone)]
+struct Drawn(Option<(Recorder, String)>);
+
+impl Drawn {
+    /// The first is the one that all others wait for.
+    fn new(recorder: &Recorder, number: u32) -> Self {
+        let name = || (recorder.clone(), format!("waiter {number:03}"));
+        Self(number.is_multiple_of(DRAWN_IN).then(name))
+    }
+
+    fn tell(&self, event: Event) {
+        if let Some((recorder, by)) = &self.0 {
+            recorder.tell(by, event);
+        }
+    }
+
+    fn asks(&self) {
+        let name = String::new();
+        self.tell(Event::Asks { name });
+    }
+
+    fn holds(&self) {
+        self.tell(Event::Granted {
+            name: String::new(),
+            token: None,
+            until: None,
+        });
+    }
+
+    fn ends(&self) {
+        self.tell(Event::Releases);
+    }
 }
 
 /// What the server counted.
@@ -103,28 +136,37 @@ fn counted(server: &RedisServer) -> Counted {
 
 /// Lets everybody wait for a lock that is held, frees it, and counts until
 /// everybody has had it once.
-async fn run(way: Way, server: &RedisServer) -> Result<(Counted, Duration)> {
-    let url = server.url();
+async fn run(way: Way, server: &RedisServer, recorder: &Recorder) -> Result<(Counted, Duration)> {
     let name = format!("lab/herd/{way:?}");
     match way {
-        Way::Ours => ours(&url, &name, server).await,
-        Way::Predecessor => in_a_row(&url, &name, server).await,
-        Way::Poll | Way::Broadcast => by_hand(way, &url, &name, server).await,
+        Way::Ours => ours(&name, server, recorder).await,
+        Way::Predecessor => in_a_row(&name, server, recorder).await,
+        Way::Poll | Way::Broadcast => by_hand(way, &name, server, recorder).await,
     }
 }
 
-async fn ours(url: &str, name: &str, server: &RedisServer) -> Result<(Counted, Duration)> {
-    let url = format!("{url}?ttl=60s");
+async fn ours(
+    name: &str,
+    server: &RedisServer,
+    recorder: &Recorder,
+) -> Result<(Counted, Duration)> {
+    let url = format!("{}?ttl=60s", server.url());
     let first = leasehold::connect(&url).await?;
     let guard = first.mutex(name).lock().await?;
+    let holder = Drawn::new(recorder, 0);
+    holder.holds();
     let mut waiters = JoinSet::new();
-    for _ in 0..WAITERS {
+    for number in 1..=WAITERS {
         // A session each: tasks of one session wait in their process.
         let (url, name) = (url.clone(), name.to_owned());
+        let drawn = Drawn::new(recorder, number);
         waiters.spawn(async move {
             let session = leasehold::connect(&url).await?;
+            drawn.asks();
             let guard = session.mutex(&name).lock().await?;
+            drawn.holds();
             tokio::time::sleep(WORK).await;
+            drawn.ends();
             guard.release().await?;
             Ok::<_, leasehold::Error>(session)
         });
@@ -134,6 +176,7 @@ async fn ours(url: &str, name: &str, server: &RedisServer) -> Result<(Counted, D
         tokio::time::sleep(RETRY).await;
     }
     let (before, begin) = (counted(server), Instant::now());
+    holder.ends();
     guard.release().await?;
     let mut sessions = Vec::new();
     while let Some(ended) = waiters.join_next().await {
@@ -145,22 +188,26 @@ async fn ours(url: &str, name: &str, server: &RedisServer) -> Result<(Counted, D
 
 async fn by_hand(
     way: Way,
-    url: &str,
     name: &str,
     server: &RedisServer,
+    recorder: &Recorder,
 ) -> Result<(Counted, Duration)> {
-    let client = redis::Client::open(url)?;
+    let client = redis::Client::open(server.url())?;
     let mut first = client.get_multiplexed_async_connection().await?;
     set(&mut first, name).await?;
+    let holder = Drawn::new(recorder, 0);
+    holder.holds();
     let refused = Arc::new(Semaphore::new(0));
     let mut waiters = JoinSet::new();
-    for _ in 0..WAITERS {
+    for number in 1..=WAITERS {
         let (client, name, refused) = (client.clone(), name.to_owned(), Arc::clone(&refused));
-        waiters.spawn(async move { wait(way, &client, &name, &refused).await });
+        let drawn = Drawn::new(recorder, number);
+        waiters.spawn(async move { wait(way, &client, &name, (&refused, &drawn)).await });
     }
     // All of them have tried it and wait.
     let _ = refused.acquire_many(WAITERS).await?;
     let (before, begin) = (counted(server), Instant::now());
+    holder.ends();
     free(&mut first, name).await?;
     while let Some(ended) = waiters.join_next().await {
         ended??;
@@ -171,28 +218,39 @@ async fn by_hand(
 
 /// Everybody draws a number, and whoever has the one before it tells it when it
 /// is done: as with the sequence nodes of ZooKeeper, but nobody here may die.
-async fn in_a_row(url: &str, name: &str, server: &RedisServer) -> Result<(Counted, Duration)> {
-    let client = redis::Client::open(url)?;
+async fn in_a_row(
+    name: &str,
+    server: &RedisServer,
+    recorder: &Recorder,
+) -> Result<(Counted, Duration)> {
+    let client = redis::Client::open(server.url())?;
     let mut first = client.get_multiplexed_async_connection().await?;
     let begin: u64 = draw(&mut first, name).await?;
+    let holder = Drawn::new(recorder, 0);
+    holder.holds();
     let waiting = Arc::new(Semaphore::new(0));
     let mut waiters = JoinSet::new();
-    for _ in 0..WAITERS {
+    for number in 1..=WAITERS {
         let (client, name, waiting) = (client.clone(), name.to_owned(), Arc::clone(&waiting));
+        let drawn = Drawn::new(recorder, number);
         waiters.spawn(async move {
             let mut connection = client.get_multiplexed_async_connection().await?;
             let number = draw(&mut connection, &name).await?;
             let mut listens = client.get_async_pubsub().await?;
             listens.subscribe(format!("{name}/{}", number - 1)).await?;
+            drawn.asks();
             // Nobody is done before all listen.
             waiting.add_permits(1);
             listens.into_on_message().next().await;
+            drawn.holds();
             tokio::time::sleep(WORK).await;
+            drawn.ends();
             tell_next(&mut connection, &name, number).await
         });
     }
     let _ = waiting.acquire_many(WAITERS).await?;
     let (before, since) = (counted(server), Instant::now());
+    holder.ends();
     tell_next(&mut first, name, begin).await?;
     while let Some(ended) = waiters.join_next().await {
         ended??;
@@ -212,7 +270,12 @@ async fn tell_next(connection: &mut MultiplexedConnection, name: &str, number: u
     Ok(())
 }
 
-async fn wait(way: Way, client: &redis::Client, name: &str, refused: &Semaphore) -> Result<()> {
+async fn wait(
+    way: Way,
+    client: &redis::Client,
+    name: &str,
+    (refused, drawn): (&Semaphore, &Drawn),
+) -> Result<()> {
     let mut connection = client.get_multiplexed_async_connection().await?;
     let mut listens = client.get_async_pubsub().await?;
     if way == Way::Broadcast {
@@ -220,6 +283,7 @@ async fn wait(way: Way, client: &redis::Client, name: &str, refused: &Semaphore)
     }
     let mut told = listens.into_on_message();
     let mut is_new = true;
+    drawn.asks();
     while !set(&mut connection, name).await? {
         refused.add_permits(usize::from(std::mem::take(&mut is_new)));
         match way {
@@ -230,7 +294,9 @@ async fn wait(way: Way, client: &redis::Client, name: &str, refused: &Semaphore)
             _ => tokio::time::sleep(RETRY).await,
         }
     }
+    drawn.holds();
     tokio::time::sleep(WORK).await;
+    drawn.ends();
     free(&mut connection, name).await
 }
 

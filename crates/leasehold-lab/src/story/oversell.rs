@@ -1,6 +1,7 @@
 //! A flash sale: so many bottles, more buyers, and whoever has read that there
 //! is one left sells it.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Error, Report, Stage, Told};
@@ -24,7 +25,6 @@ struct Way {
     title: &'static str,
     strategy: Strategy,
     accident: Option<Accident>,
-    takes: u64,
     should_be_bad: bool,
 }
 
@@ -33,7 +33,6 @@ fn way(title: &'static str, strategy: Strategy, accident: Option<Accident>) -> W
         title,
         strategy,
         accident,
-        takes: 3,
         should_be_bad: true,
     }
 }
@@ -67,15 +66,11 @@ fn ways() -> Vec<Way> {
             Strategy::BlindRelease,
             slow(),
         ),
-        // Long sections, so that the wrong one is deleted in the middle of it.
-        Way {
-            takes: 60,
-            ..way(
-                "GET then DEL, paused between",
-                Strategy::GetThenDelete,
-                delete,
-            )
-        },
+        way(
+            "GET then DEL, paused between",
+            Strategy::GetThenDelete,
+            delete,
+        ),
         good(way("leasehold, slow work", Strategy::Unfenced, slow())),
         way(
             "leasehold without a fence, paused before the write",
@@ -110,7 +105,8 @@ pub(super) fn tell(stage: &Stage<'_>) -> Result<Report, Error> {
     for (number, way) in ways().into_iter().enumerate() {
         (stage.progress)(way.title);
         let lock = format!("lab/sale/{}/{number}", std::process::id());
-        let (told, seen) = sell(&way, &url, &lock)?;
+        let word = stage.folder.join(format!("word-{number}"));
+        let (told, seen) = sell(&way, &url, &lock, &word)?;
         let fields = vec![
             seen.sold.to_string(),
             BOTTLES.to_string(),
@@ -133,13 +129,25 @@ struct Seen {
     took: Duration,
 }
 
-fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
+fn sell(way: &Way, url: &str, lock: &str, word: &Path) -> Result<(Told, Seen), Error> {
     let recorder = Recorder::default();
     let stock = Resource::start("stock", BOTTLES, recorder.clone())?;
     let begin = Instant::now();
+    let accident = |number| match (number, is_overtaken(way)) {
+        // Slow is whatever lasts until another has sold something.
+        (1, _) if is_too_slow(way) => Some(Accident::WorksUntil { file: word.into() }),
+        (1, _) => way.accident.clone(),
+        // In the middle of its section until another holds too.
+        (2, true) => Some(Accident::WorksUntil { file: word.into() }),
+        _ => None,
+    };
     let job = |number: u32| Job {
         name: format!("w{number}"),
-        tasks: TASKS,
+        tasks: match accident(number) {
+            // Else its other task may be first, and all is sold before the accident.
+            Some(_) => 1,
+            None => TASKS,
+        },
         strategy: way.strategy,
         url: match way.strategy {
             Strategy::Fenced | Strategy::Unfenced => format!("{url}?ttl={TTL}ms"),
@@ -149,36 +157,56 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
         resource: stock.address,
         work: Work {
             counts_down: true,
-            takes_millis: way.takes,
+            takes_millis: 3,
             rests_millis: 0,
             at_most: None,
         },
         long_work: None,
-        ttl_millis: TTL,
+        ttl_millis: match is_overtaken(way) && number > 1 {
+            // It is free before that only if somebody deletes it.
+            true => 60_000,
+            false => TTL,
+        },
         patience_millis: 2_000,
         max_hold_millis: None,
         permits: 1,
         tells_place: false,
         hurries_with: None,
+        rests_with: None,
         stops_with: None,
         ends_with: None,
         sabotage: None,
-        accident: way.accident.clone().filter(|_| number == 1),
+        accident: accident(number),
     };
     // The one with the accident comes first.
     let mut hands = vec![Hand::start(&job(1), &recorder)?];
     if way.accident.is_some() {
         let begun = until(LONGEST, || recorder.has(is_begun) || hands[0].has_ended());
         assert!(begun, "the first worker begins");
+        let has_read = |line: &Line| matches!(line.event, Event::Answered { .. });
+        let may_go_on = || !is_too_slow(way) || recorder.has(has_read);
+        assert!(until(LONGEST, may_go_on), "the first worker reads");
     }
-    for number in 2..=PROCESSES {
+    let others = || recorder.count(|line| !is_of("w2", &line.by) && is_begun(line));
+    let before = others();
+    if is_overtaken(way) {
+        hands.push(Hand::start(&job(2), &recorder)?);
+        wake_into_section(&hands[0], &recorder);
+    }
+    for number in hands.len() as u32 + 1..=PROCESSES {
         hands.push(Hand::start(&job(number), &recorder)?);
     }
-    if matches!(
-        way.accident,
-        Some(Accident::StopsBeforeWrite | Accident::StopsBeforeDelete)
-    ) {
-        wake(way, &hands[0], &recorder);
+    match way.accident {
+        Some(Accident::StopsBeforeWrite) => wake(&hands[0], &recorder),
+        Some(Accident::Slow { .. }) if is_too_slow(way) => {
+            wait_for_another(&hands[0], &recorder);
+            std::fs::write(word, "")?;
+        }
+        Some(Accident::StopsBeforeDelete) => {
+            assert!(until(LONGEST, || others() > before), "another holds too");
+            std::fs::write(word, "")?;
+        }
+        _ => {}
     }
     let hanging = hands
         .iter_mut()
@@ -218,31 +246,54 @@ fn sell(way: &Way, url: &str, lock: &str) -> Result<(Told, Seen), Error> {
     Ok((told, seen))
 }
 
-/// Lets a worker go on that stands still at the worst place, at the worst time:
-/// when another has taken its lock.
-fn wake(way: &Way, hand: &Hand, recorder: &Recorder) {
+/// Whether its lock is over before its work is.
+fn is_too_slow(way: &Way) -> bool {
+    way.should_be_bad && matches!(way.accident, Some(Accident::Slow { .. }))
+}
+
+/// Whether its lock is another's when it deletes it.
+fn is_overtaken(way: &Way) -> bool {
+    way.accident == Some(Accident::StopsBeforeDelete)
+}
+
+/// Whether a task is one of this worker.
+fn is_of(worker: &str, task: &str) -> bool {
+    task.split('.').next() == Some(worker)
+}
+
+/// Lets a worker go on that stands still before its write, when another has
+/// written.
+fn wake(hand: &Hand, recorder: &Recorder) {
     assert!(until(LONGEST, || hand.is_stopped()), "it stands still");
     recorder.breaks("pause", &hand.name);
-    let of_another = |by: &str| !by.starts_with(&format!("{}.", hand.name));
+    wait_for_another(hand, recorder);
+    hand.resume();
+}
+
+/// Waits until another than this one has written; this one has read before.
+fn wait_for_another(hand: &Hand, recorder: &Recorder) {
     let is_late = |line: &Line| match &line.event {
         Event::Decides {
             of,
             access: Access::Write(_),
             ..
-        } => of_another(of),
+        } => !is_of(&hand.name, of),
         _ => false,
     };
-    let before = recorder.count(is_late);
+    assert!(until(LONGEST, || recorder.has(is_late)), "another writes");
+}
+
+/// Lets a worker go on that stands still before it deletes its lock, when that
+/// is the second one's, which has read.
+fn wake_into_section(hand: &Hand, recorder: &Recorder) {
+    assert!(until(LONGEST, || hand.is_stopped()), "it stands still");
+    recorder.breaks("pause", &hand.name);
+    let has_read =
+        |line: &Line| is_of("w2", &line.by) && matches!(line.event, Event::Answered { .. });
     assert!(
-        until(LONGEST, || recorder.count(is_late) > before),
-        "another writes"
+        until(LONGEST, || recorder.has(has_read)),
+        "the second one reads"
     );
-    if way.strategy == Strategy::GetThenDelete {
-        // In the middle of somebody's section.
-        let grants = || recorder.count(|line| matches!(line.event, Event::Granted { .. }));
-        let seen = grants();
-        assert!(until(LONGEST, || grants() > seen), "another holds");
-    }
     hand.resume();
 }
 

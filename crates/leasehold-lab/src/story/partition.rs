@@ -39,7 +39,7 @@ pub(super) fn tell(stage: &Stage<'_>) -> Result<Report, Error> {
         let first = two.first(&url(proxy.port()), TTL)?;
         two.recorder.breaks("network cut", "w1");
         proxy.set(Weather::Cut);
-        let second = two.second(&url(server.port()))?;
+        let second = two.second(&url(server.port()), true)?;
         proxy.set(Weather::Fair);
         two.recorder.heals("network cut", "w1");
         two.finish(first, second)?;

@@ -96,6 +96,7 @@ fn run(
         permits: 1,
         tells_place: false,
         hurries_with: None,
+        rests_with: None,
         stops_with: None,
         ends_with: None,
         sabotage: None,

@@ -69,7 +69,7 @@ fn tell(
         let one = two.first(&first_url, TTL)?;
         let what = accident(&mut fleet);
         two.recorder.note(what);
-        let other = two.second(&second_url)?;
+        let other = two.second(&second_url, should_be_bad)?;
         two.finish(one, other)?;
         two.judge(title, should_be_bad, &mut report);
     }

@@ -58,7 +58,22 @@ impl Two {
     /// Starts the first worker and waits until it has read and works on.
     pub(super) fn first(&self, url: &str, ttl_millis: u64) -> Result<Hand, Error> {
         let file = self.word.clone();
-        let accident = Some(Accident::WorksUntil { file });
+        self.start_first(url, ttl_millis, Accident::WorksUntil { file })
+    }
+
+    /// The same with one that stands still between its last look at the lock and
+    /// its write.
+    pub(super) fn first_at_write(&self, url: &str, ttl_millis: u64) -> Result<Hand, Error> {
+        let hand = self.start_first(url, ttl_millis, Accident::StopsBeforeWrite)?;
+        if !until(LONGEST, || hand.is_stopped()) {
+            return Err("the first worker came to no write".into());
+        }
+        self.recorder.breaks("pause", "w1");
+        Ok(hand)
+    }
+
+    fn start_first(&self, url: &str, ttl_millis: u64, accident: Accident) -> Result<Hand, Error> {
+        let accident = Some(accident);
         let mut hand = Hand::start(
             &Job {
                 accident,
@@ -80,15 +95,16 @@ impl Two {
         }
     }
 
-    /// Starts the second worker, and waits until it has written, if it gets in
-    /// within a while.
-    pub(super) fn second(&self, url: &str) -> Result<Hand, Error> {
+    /// Starts the second worker, and waits until it has written. One that should
+    /// not get in is given less time for it.
+    pub(super) fn second(&self, url: &str, gets_in: bool) -> Result<Hand, Error> {
         let hand = Hand::start(&self.job("w2", url), &self.recorder)?;
         let is_written = |line: &Line| match &line.event {
             Event::Decides { of, access, .. } => of == "w2" && matches!(access, Access::Write(_)),
             _ => false,
         };
-        until(PATIENCE, || self.recorder.has(is_written));
+        let longest = if gets_in { LONGEST } else { PATIENCE };
+        until(longest, || self.recorder.has(is_written));
         Ok(hand)
     }
 
@@ -96,6 +112,9 @@ impl Two {
     pub(super) fn finish(&self, mut first: Hand, mut second: Hand) -> Result<(), Error> {
         self.recorder.note("the first goes on");
         std::fs::write(&self.word, "")?;
+        if first.is_stopped() {
+            first.resume();
+        }
         first.finish(LONGEST);
         second.finish(LONGEST);
         Ok(())

@@ -8,6 +8,7 @@ mod tally;
 mod verdict;
 mod world;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ pub use world::{NOBODY_HIT, World};
 
 /// How long a fault lasts at most, in ttls.
 const LONGEST_FAULT: f64 = 2.5;
+/// The first one lasts so much longer than a ttl at least.
+const PAST_TTL: Duration = Duration::from_millis(300);
 /// After the faults, everybody gets the lock within so many ttls.
 const BOUND: u64 = 12;
 /// How long the workers may take until they ask for the first time.
@@ -47,6 +50,8 @@ const LONGEST_START: Duration = Duration::from_secs(30);
 const CALM: &str = "calm";
 /// The file that says that long work is over now.
 const HURRY: &str = "hurry";
+/// The file that says that nobody is to ask for now.
+const REST: &str = "rest";
 /// The lock of a run.
 const LOCK: &str = "lab/torture";
 
@@ -140,8 +145,16 @@ fn run(
     std::fs::write(folder.join(CALM), "")?;
     progress("no more faults: everybody gets the lock again");
     tell_phase(&recorder, "liveness");
+    let (begin, mut seen) = (now(), recorder.so_far());
+    let mut starved: BTreeSet<String> = names.into_iter().collect();
     until(bound, || {
-        verdict::all_served(&recorder, &names) || world.hands.iter_mut().all(Hand::has_ended)
+        for line in recorder.after(seen) {
+            seen += 1;
+            if line.at >= begin && matches!(line.event, Event::Granted { .. }) {
+                starved.remove(&line.by);
+            }
+        }
+        starved.is_empty() || world.hands.iter_mut().all(Hand::has_ended)
     });
     Ok(())
 }
@@ -194,6 +207,7 @@ fn start(
         networks: Vec::new(),
         recorder: recorder.clone(),
         jobs: Vec::new(),
+        rest: folder.join(REST),
         ttl: Duration::from_millis(plan.ttl_millis),
     };
     let strategy = match plan.fenced {
@@ -229,6 +243,7 @@ fn start(
             // Every other one, because the rest connects as users do.
             tells_place: promises.fair && plan.permits == 1 && number % 2 == 1,
             hurries_with: (!plan.fenced).then(|| folder.join(HURRY)),
+            rests_with: Some(folder.join(REST)),
             stops_with: Some(folder.join(format!("stop-{number}"))),
             ends_with: Some(PathBuf::from(stop)),
             ..Job::new(&format!("w{number}"), strategy, &url, LOCK, ledger)
@@ -255,13 +270,19 @@ fn break_things(
         ));
         let fault = plan.faults[rng.random_range(0..plan.faults.len())];
         let most = plan.ttl_millis as f64 * LONGEST_FAULT;
-        let length = Duration::from_millis(rng.random_range(20..=most as u64));
+        let mut length = Duration::from_millis(rng.random_range(20..=most as u64));
+        if happened.is_empty() {
+            // Long enough for everybody who cannot be renewed to lose its lock.
+            length = length.max(world.ttl + PAST_TTL);
+        }
         progress(fault.name);
         // Every other one is aimed at whoever holds, the first one too.
         let choice = (rng.random::<u64>() & !1) | (happened.len() as u64 & 1);
         let since = now();
         let answer = (fault.happen)(world, choice, length);
-        let is_idle = plan.faults.len() == 1 && matches!(answer, Answer::Skipped(_));
+        let is_idle = plan.faults.len() == 1
+            && matches!(answer, Answer::Skipped(_))
+            && !happened.iter().any(|it| it.answer == Answer::Installed);
         happened.push(Happened {
             fault: fault.name,
             answer,

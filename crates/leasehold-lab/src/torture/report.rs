@@ -64,9 +64,14 @@ impl Verdict {
     pub fn write_picture(&self, name: &str, out: &Path) -> std::io::Result<PathBuf> {
         std::fs::create_dir_all(out)?;
         let path = out.join(format!("{name}.svg"));
-        let picture = svg(&Scene::new(&self.history, &self.violations()));
-        std::fs::write(&path, picture)?;
+        std::fs::write(&path, self.picture())?;
         Ok(path)
+    }
+
+    /// The picture.
+    #[must_use]
+    pub fn picture(&self) -> String {
+        svg(&Scene::new(&self.history, &self.violations()))
     }
 }
 

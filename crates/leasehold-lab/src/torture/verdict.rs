@@ -1,6 +1,5 @@
 //! What a run says of its store.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold::engine::{Grade, Promises};
@@ -8,13 +7,12 @@ use leasehold::engine::{Grade, Promises};
 use super::Plan;
 use super::excuse::{Excuse, Happened, Lies};
 use crate::fault::{FAILOVER, PAUSE_AT_WRITE, SWITCH};
-use crate::history::{Event, History};
+use crate::history::History;
 use crate::hold::holds;
 use crate::invariant::{
     Violation, capacity, ends_well, exclusion, linearizable, lost_updates, order_of_service,
     progress, stale_writes, token_order, told_in_time,
 };
-use crate::recorder::Recorder;
 
 /// What became of a run.
 #[derive(Debug, Clone)]
@@ -149,24 +147,12 @@ fn leftover(history: &History, left: &[String]) -> Vec<Violation> {
         .collect()
 }
 
-/// Whether everybody has been granted the lock since the faults ended.
-pub(super) fn all_served(recorder: &Recorder, workers: &[String]) -> bool {
-    let history = recorder.history();
-    let mut lines = history.lines.iter();
-    let is_phase = |event: &Event| matches!(event, Event::Phase { name } if name == "liveness");
-    if !lines.any(|line| is_phase(&line.event)) {
-        return false;
-    }
-    let granted = lines.filter(|line| matches!(line.event, Event::Granted { .. }));
-    let served: BTreeSet<_> = granted.map(|line| &line.by).collect();
-    workers.iter().all(|worker| served.contains(worker))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fault::{Answer, Fault};
     use crate::ground::Kind;
+    use crate::history::Event;
     use crate::history::tests::{granted, line};
     use leasehold::engine::Reach;
 

@@ -1,11 +1,13 @@
 //! A run that is under way: what faults are done to.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::crew::{Hand, until};
 use crate::disk::Disk;
 use crate::fault::Answer;
-use crate::ground::Ground;
+use crate::ground::{Ground, Mended};
 use crate::history::{Event, Line, Moment, now};
 use crate::hold::holds;
 use crate::proxy::Proxy;
@@ -17,6 +19,10 @@ use crate::worker::Job;
 pub const NOBODY_HIT: &str = "nobody who held was hit";
 /// Who has held for so many nanoseconds has work that takes long.
 const LONG_ENOUGH: Moment = 50_000_000;
+
+/// A worker that waits, or whose store is away, says so now and then; one that
+/// stood still may be silent for so much longer.
+const SILENT: Duration = Duration::from_secs(30);
 
 /// A run that is under way.
 #[derive(Debug)]
@@ -30,6 +36,8 @@ pub struct World {
     /// What happened so far.
     pub recorder: Recorder,
     pub(super) jobs: Vec<Job>,
+    /// Nobody asks for the lock while this file is there.
+    pub(super) rest: PathBuf,
     /// The ttl of the workers' sessions.
     pub ttl: Duration,
     /// The disk of the store; why it has none of its own, if it has not. It
@@ -47,6 +55,7 @@ impl World {
             networks: Vec::new(),
             recorder: Recorder::default(),
             jobs: Vec::new(),
+            rest: PathBuf::new(),
             ttl: Duration::ZERO,
             disk: Err("no disk".to_owned()),
         }
@@ -96,31 +105,84 @@ impl World {
         })
     }
 
-    /// Waits for somebody whose hold will not be over at once, if there is one.
-    pub fn wait_for_long_hold(&self) {
-        self.wait_for_holder();
+    /// Does something to the store while nobody holds, if all come to rest.
+    pub fn while_all_rest<T>(&mut self, act: impl FnOnce(&mut dyn Ground) -> T) -> T {
+        let mark = self.recorder.so_far();
+        // Without the file nobody rests, and it is done all the same.
+        let _ = std::fs::write(&self.rest, "");
+        until(self.ttl * 2, || {
+            let lines = self.recorder.after(mark);
+            let rest = lines.iter().filter(|line| line.event == Event::Rests);
+            let resting: BTreeSet<_> = rest.map(|line| &line.by).collect();
+            self.hands.iter().all(|hand| resting.contains(&hand.name))
+        });
+        let done = act(&mut *self.ground);
+        let _ = std::fs::remove_file(&self.rest);
+        done
     }
 
     /// Whether what was done to this worker since then was done to a holder.
     #[must_use]
     pub fn judge(&self, number: usize, since: Moment) -> Answer {
-        let name = &self.hands[number].name;
-        let holds = holds(&self.recorder.history());
-        match holds
-            .iter()
-            .any(|hold| hold.by == *name && hold.to >= since)
-        {
+        self.judge_workers(&self.hands[number..=number], since)
+    }
+
+    /// Whether what was done to servers since then was done while somebody held.
+    #[must_use]
+    pub fn judge_servers(&self, since: Moment) -> Answer {
+        self.judge_workers(&self.hands, since)
+    }
+
+    fn judge_workers(&self, hands: &[Hand], since: Moment) -> Answer {
+        let names: BTreeSet<_> = hands.iter().map(|hand| &*hand.name).collect();
+        let holds = holds(&self.recorder.since_grants(&names, since));
+        let mut holds = holds.iter().filter(|hold| names.contains(&*hold.by));
+        match holds.any(|hold| hold.to >= since) {
             true => Answer::Installed,
             false => Answer::Doubtful(NOBODY_HIT.into()),
         }
     }
 
-    /// One of the servers, and its name; none if there is none.
+    /// Servers, and what they are called: if the number is even those without
+    /// which the store cannot go on, as soon as somebody holds, else any one.
+    /// None if there is none.
     #[must_use]
-    pub fn choose_server(&self, choice: u64) -> Option<(usize, String)> {
+    pub fn choose_servers(&self, choice: u64) -> Option<(Vec<usize>, String)> {
         let count = self.ground.servers() as u64;
-        let number = usize::try_from((choice / 2).checked_rem(count)?).unwrap_or(0);
-        Some((number, format!("server {}", number + 1)))
+        let first = usize::try_from((choice / 2).checked_rem(count)?).unwrap_or(0);
+        let servers = match choice.is_multiple_of(2) {
+            true => {
+                self.wait_for_holder();
+                self.ground.vital(first)
+            }
+            false => vec![first],
+        };
+        let names: Vec<_> = servers
+            .iter()
+            .map(|it| format!("server {}", it + 1))
+            .collect();
+        Some((servers, names.join(", ")))
+    }
+
+    /// Does what an operator does when servers have forgotten. Workers that are in
+    /// the way of it are killed, and others start in their place.
+    ///
+    /// # Errors
+    /// If that is not enough.
+    pub fn operate(&mut self) -> Result<(), String> {
+        let ttl_millis = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
+        if self.ground.mend(ttl_millis)? == Mended::All {
+            return Ok(());
+        }
+        self.recorder
+            .note("too much is forgotten: an operator begins anew");
+        (0..self.hands.len()).for_each(|number| self.kill_worker(number));
+        self.ground.mend_without_workers()?;
+        for number in 0..self.hands.len() {
+            self.start_worker(number)
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Tells a worker to stand still before its next write.
@@ -140,10 +202,14 @@ impl World {
         file.is_none_or(|file| std::fs::remove_file(file).is_ok())
     }
 
-    /// Kills a worker. One that had failed by itself before is told as such.
+    /// Kills a worker. One that had failed by itself before, or had hung, is told
+    /// as such.
     pub fn kill_worker(&mut self, number: usize) {
         let hand = &mut self.hands[number];
-        if let Some(why) = hand.failure() {
+        let longest = Duration::from_millis(4 * self.jobs[number].patience_millis) + SILENT;
+        let is_silent = self.recorder.is_silent(&hand.name, longest);
+        let hung = is_silent.then(|| format!("said nothing for {} s", longest.as_secs()));
+        if let Some(why) = hand.failure().or(hung) {
             self.recorder.tell(&hand.name, Event::Failed { why });
         }
         hand.kill();

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -55,6 +56,9 @@ pub struct Job {
     pub tells_place: bool,
     /// Work that takes long is over when this file is there.
     pub hurries_with: Option<PathBuf>,
+    /// It asks for nothing while this file is there, and work that takes long is
+    /// over.
+    pub rests_with: Option<PathBuf>,
     /// It removes this file and stands still before its next write if the file
     /// is there.
     pub stops_with: Option<PathBuf>,
@@ -118,6 +122,8 @@ pub struct LongWork {
     pub ends_with: PathBuf,
 }
 
+/// How often it looks for a file.
+const LOOK: Duration = Duration::from_millis(5);
 /// One hold of so many takes long.
 const ONE_IN: u32 = 4;
 
@@ -194,6 +200,7 @@ impl Job {
             permits: 1,
             tells_place: false,
             hurries_with: None,
+            rests_with: None,
             stops_with: None,
             ends_with: None,
             sabotage: None,
@@ -217,11 +224,23 @@ impl Worker {
 
     /// Comes back when somebody wants its work to be over.
     async fn is_hurried(&self) {
-        let Some(file) = &self.job.hurries_with else {
-            return std::future::pending().await;
+        let files = [&self.job.hurries_with, &self.job.rests_with];
+        while !files.into_iter().flatten().any(|file| file.exists()) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Rests for as long as it is told to.
+    async fn rest(&self, by: &str) {
+        let is_to_rest = || {
+            let file = self.job.rests_with.as_ref();
+            file.is_some_and(|file| file.exists()) && !self.is_done(0)
         };
-        while !file.exists() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        if is_to_rest() {
+            tell(by, Event::Rests);
+        }
+        while is_to_rest() {
+            tokio::time::sleep(LOOK).await;
         }
     }
 

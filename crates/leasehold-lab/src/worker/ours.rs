@@ -66,9 +66,18 @@ pub(super) async fn run(worker: &Worker, by: &str, mut session: Arc<Session>) ->
     let ended = rounds(worker, by, &mut session).await;
     // The last task that has it closes it.
     if let Some(session) = Arc::into_inner(session) {
-        // A store that is away has it end by itself.
+        // A store that is away has it end by itself. When the worker is told to
+        // end, none is away any more.
         let patience = Duration::from_millis(worker.job.patience_millis);
-        let _ = tokio::time::timeout(patience, session.close()).await;
+        let closed = tokio::time::timeout(patience, session.close()).await;
+        let is_told = worker
+            .job
+            .ends_with
+            .as_ref()
+            .is_some_and(|file| file.exists());
+        if closed.is_err() && is_told {
+            return Err(format!("its session did not close within {patience:?}").into());
+        }
     }
     ended
 }
@@ -77,6 +86,7 @@ async fn rounds(worker: &Worker, by: &str, session: &mut Arc<Session>) -> Result
     let mut client = Client::connect(worker.job.resource, by)?;
     let patience = Duration::from_millis(worker.job.patience_millis);
     loop {
+        worker.rest(by).await;
         tell(
             by,
             Event::Asks {

@@ -7,7 +7,7 @@ use super::Answer;
 use crate::history::{Event, Line, now};
 use crate::torture::World;
 
-pub(super) fn full(world: &mut World, _: u64, longest: Duration) -> Answer {
+pub(super) fn happen(world: &mut World, _: u64, longest: Duration) -> Answer {
     let disk = match &world.disk {
         Ok(disk) => disk,
         Err(why) => return Answer::Skipped(why.clone()),
