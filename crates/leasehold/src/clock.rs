@@ -95,6 +95,18 @@ pub(crate) fn wall_time() -> Duration {
         .unwrap_or_default()
 }
 
+/// Since 1970 on the clock that stamps files, whatever time this process is told.
+#[cfg(target_os = "linux")]
+pub(crate) fn file_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn file_time() -> Duration {
+    wall_time()
+}
+
 #[cfg(target_os = "linux")]
 pub(crate) fn boot_time() -> Moment {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

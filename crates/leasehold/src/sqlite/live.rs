@@ -52,8 +52,14 @@ pub(super) fn go_live(file: &StoreFile, lease: LeaseId) -> Result<OwnedFd, Fault
     let unborn = unborn_path(&file.sessions, lease);
     let path = live_path(&file.sessions, lease);
     let failed = |errno| Fault::system(path.display(), errno);
+    let why = "the session's files were removed while they were made; try again";
+    let mut last = Fault::new(ErrorKind::Unavailable, why);
     for _ in 0..3 {
-        file.make_pipe(&unborn)?;
+        if let Err(fault) = file.make_pipe(&unborn) {
+            // Perhaps it was removed as below, only sooner.
+            last = fault;
+            continue;
+        }
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let born = rustix::fs::open(&unborn, flags, Mode::empty()).and_then(|live| {
             rustix::fs::flock(&live, FlockOperation::NonBlockingLockExclusive)?;
@@ -67,8 +73,7 @@ pub(super) fn go_live(file: &StoreFile, lease: LeaseId) -> Result<OwnedFd, Fault
             Err(errno) => return Err(failed(errno)),
         }
     }
-    let why = "the session's files were removed while they were made; try again";
-    Err(Fault::new(ErrorKind::Unavailable, why))
+    Err(last)
 }
 
 /// Whether files without a session are of no use to anybody. A pipe that is

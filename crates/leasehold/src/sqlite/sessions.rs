@@ -187,7 +187,7 @@ fn remains(store: &Store, connection: &Connection, now: Moment) -> Result<Vec<Le
             .map(|(session, _)| *session),
     );
     let folder = &store.file.sessions;
-    let wall = clock::wall_time();
+    let wall = clock::file_time();
     for lease in layout::leases_with_files(&store.file) {
         if sessions.contains_key(&lease) {
             continue;
