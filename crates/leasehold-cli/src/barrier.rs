@@ -44,7 +44,7 @@ pub(crate) struct BarrierArgs {
     /// Wait for the others to come at most this long, then exit with 75
     #[arg(long, value_name = "DUR", value_parser = args::positive)]
     timeout: Option<Duration>,
-    /// Have the store forget this long after that who went in [default: never]
+    /// Have the store forget this long after all have left who went in [default: never]
     #[arg(long, value_name = "DUR", value_parser = args::positive)]
     keep: Option<Duration>,
     /// How long the others wait for us if we vanish

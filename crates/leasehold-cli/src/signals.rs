@@ -55,6 +55,15 @@ impl Signals {
         .await
     }
 
+    /// A signal that is here already, if there is one.
+    pub(crate) async fn pending(&mut self) -> Option<Signal> {
+        tokio::select! {
+            biased;
+            signal = self.next() => Some(signal),
+            () = std::future::ready(()) => None,
+        }
+    }
+
     /// The next signal that asks us to end: all but those about the terminal.
     pub(crate) async fn end(&mut self) -> Signal {
         loop {

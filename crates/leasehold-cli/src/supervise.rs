@@ -59,11 +59,14 @@ impl Ending {
 
     /// Whether the command may have ended before its work was done, because a signal
     /// asked it to. One that got only SIGHUP, which tells many to read their settings
-    /// anew, and ended with 0 has ended by itself.
+    /// anew, went on for a while and ended with 0 has ended by itself.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.is_plainly_asked || self.is_asked_to_end && self.change.code() != exit::OK
     }
 }
+
+/// A command that goes on for so long after SIGHUP does not end because of it.
+const LIVES_ON: Duration = Duration::from_secs(3);
 
 /// How far the end of the command's time has come.
 enum Overtime {
@@ -90,6 +93,7 @@ impl Supervision<'_> {
         let mut loss = None;
         let mut overtime = Overtime::No;
         let (mut is_asked_to_end, mut is_plainly_asked) = (false, false);
+        let mut hung_up: Option<tokio::time::Instant> = None;
         let longest = self.max_runtime.unwrap_or(Duration::MAX);
         let mut time_is_up = std::pin::pin!(tokio::time::sleep(longest));
         let mut stuck = self.stuck;
@@ -116,6 +120,9 @@ impl Supervision<'_> {
                         let asks = asks_to_end(signal);
                         is_asked_to_end |= asks;
                         is_plainly_asked |= asks && signal != Signal::SIGHUP;
+                        if signal == Signal::SIGHUP {
+                            hung_up = Some(tokio::time::Instant::now());
+                        }
                         self.child.signal(signal);
                     }
                 },
@@ -129,6 +136,15 @@ impl Supervision<'_> {
                 }
             }
         };
+        // A signal that came to both of us may have ended the command before we saw it.
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+            while let Some(signal) = self.signals.pending().await {
+                is_asked_to_end |= asks_to_end(signal);
+                is_plainly_asked |= asks_to_end(signal);
+            }
+        }
+        is_plainly_asked |= hung_up.is_some_and(|since| since.elapsed() < LIVES_ON);
         let is_overtime = matches!(overtime, Overtime::Told);
         if stage == Stage::Told || is_overtime {
             let too_long = async {

@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fence::Token;
 use crate::guard::{Guard, Lost};
 use crate::looking::{until_seen, within};
 use crate::memo;
 use crate::name::Name;
 use crate::session::Session;
-use crate::tally::{Tally, must_be_countable, write_kept};
+use crate::tally::{Tally, must_be_countable};
 
 const KIND: &str = "barrier";
 
@@ -49,9 +50,9 @@ impl Session {
 }
 
 impl Barrier {
-    /// Has the store forget who went in together, so long after they did. For names that
-    /// do not come again; without this something is left of every name for good. It
-    /// must be longer than anybody is inside: whoever leaves later hears `Lost`.
+    /// Has the store forget who went in together, so long after all have left. For names
+    /// that do not come again; without this something is left of every name for good,
+    /// and with it too if none of them leaves but by dying.
     #[must_use]
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = Some(keep);
@@ -81,14 +82,14 @@ impl Barrier {
         let id = guard.fence().holder;
         let look = || async {
             let last = self.last().await?;
-            if last.ids.contains(&id) {
+            if last.tally.ids.contains(&id) {
                 return Ok(Some(last));
             }
-            match last.next(&self.present().await?) {
+            match last.tally.next(&self.present().await?) {
                 Some(_) => self.open().await,
                 None => Ok(None),
             }
-            .map(|round| round.filter(|round| round.ids.contains(&id)))
+            .map(|round| round.filter(|round| round.tally.ids.contains(&id)))
         };
         let doing = self.doing();
         let round = tokio::select! {
@@ -116,20 +117,34 @@ impl Barrier {
 
     /// Writes down who goes in together, if nobody is at that. `None` if somebody
     /// is, or somebody left meanwhile.
-    async fn open(&self) -> Result<Option<Tally>> {
+    async fn open(&self) -> Result<Option<Round>> {
         let Some(gate) = self.session.mutex(self.gate()).try_lock().await? else {
             return Ok(None);
         };
-        let next = self.last().await?.next(&self.present().await?);
-        let Some(next) = next else {
+        let next = self.last().await?.tally.next(&self.present().await?);
+        let Some(tally) = next else {
             return settled(gate.release().await).map(|()| None);
         };
-        match write_kept(&gate, &next.write(KIND), self.keep).await {
-            Ok(()) => settled(gate.release().await).map(|()| Some(next)),
+        let token = Some(gate.token());
+        match gate.write_memo(tally.write(KIND)).await {
+            Ok(()) => settled(gate.release().await).map(|()| Some(Round { tally, token })),
             // Somebody else is at it by now.
             Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// All of this round have left: from here on it is kept for a time, unless others
+    /// have gone in since. Nothing depends on it.
+    async fn keep_for(&self, round: &Round, keep: Duration) -> Result<()> {
+        let Some(gate) = self.session.mutex(self.gate()).try_lock().await? else {
+            return Ok(());
+        };
+        if self.last().await?.tally.ids == round.tally.ids {
+            let text = round.tally.write(KIND);
+            gate.write_memo_for(text, keep).await?;
+        }
+        gate.release().await
     }
 
     /// Who has a permit now.
@@ -140,11 +155,12 @@ impl Barrier {
     }
 
     /// Who went in together the last time.
-    async fn last(&self) -> Result<Tally> {
+    async fn last(&self) -> Result<Round> {
         must_be_countable(self.total, || self.doing())?;
         let core = self.session.core();
         let Some(memo) = memo::read(core, &Name::new(self.gate())?).await?.memo else {
-            return Ok(Tally::of(self.total));
+            let tally = Tally::of(self.total);
+            return Ok(Round { tally, token: None });
         };
         let conflict = |why: String| Error::new(ErrorKind::Conflict, self.doing(), why);
         let tally = Tally::read(KIND, &memo.bytes).ok_or_else(|| {
@@ -155,10 +171,12 @@ impl Barrier {
         })?;
         // Another number than the last time is fine once all of those have left;
         // until then the permits say so.
-        Ok(Tally {
+        let tally = Tally {
             total: self.total,
             ..tally
-        })
+        };
+        let token = Some(memo.token);
+        Ok(Round { tally, token })
     }
 
     fn forgotten(&self) -> Error {
@@ -190,7 +208,14 @@ fn settled(released: Result<()>) -> Result<()> {
 pub struct Entered {
     barrier: Barrier,
     guard: Guard,
-    round: Tally,
+    round: Round,
+}
+
+/// Who went in together, and by whose word: none, if nobody ever did.
+#[derive(Debug)]
+struct Round {
+    tally: Tally,
+    token: Option<Token>,
 }
 
 impl Entered {
@@ -217,16 +242,25 @@ impl Entered {
         } = self;
         guard.release().await?;
         let look = || async {
-            if round.is_any_in(&barrier.present().await?) {
+            if round.tally.is_any_in(&barrier.present().await?) {
                 return Ok(None);
             }
-            // After that look: a store that forgot who is there forgot this too. Those
-            // of a later time went in because all of ours had left.
-            match barrier.last().await?.ids.is_empty() {
-                true => Err(barrier.forgotten()),
-                false => Ok(Some(())),
+            // After that look: a store that forgot who is there forgot this too, or went
+            // back to an earlier time. Those of a later one went in because all of ours
+            // had left.
+            let last = barrier.last().await?;
+            let is_known = last.tally.ids == round.tally.ids || last.token > round.token;
+            match is_known && !last.tally.ids.is_empty() {
+                true => Ok(Some(())),
+                false => Err(barrier.forgotten()),
             }
         };
-        until_seen(barrier.session.core(), &barrier.doing(), look).await
+        until_seen(barrier.session.core(), &barrier.doing(), look).await?;
+        if let Some(keep) = barrier.keep
+            && let Err(error) = barrier.keep_for(&round, keep).await
+        {
+            tracing::debug!(%error, "who went in together is kept for longer");
+        }
+        Ok(())
     }
 }

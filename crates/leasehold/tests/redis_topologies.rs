@@ -175,10 +175,11 @@ async fn nobody_leaves_a_barrier_by_the_word_of_a_master_without_its_witness() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(!leaving.is_finished());
-    // With its witness it is believed, whatever it says.
+    // With its witness it is believed, whatever it says: that all is forgotten.
     servers.replicas()[0].resume();
     let left = tokio::time::timeout(LONG, leaving).await.expect("it looks");
-    left.unwrap().unwrap();
+    let error = left.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost(Lost::Gone));
 }
 
 #[tokio::test(flavor = "multi_thread")]

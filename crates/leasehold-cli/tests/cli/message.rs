@@ -1,6 +1,7 @@
 //! `leasehold once --key`: every key once, whoever asks and whoever dies.
 
 use std::fs;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -96,10 +97,23 @@ fn a_command_that_survives_a_signal_and_ends_well_is_done() {
     world.line("begun");
     running.signal(Signal::SIGHUP);
     world.line("heard");
+    // It goes on for so long that it does not end because of that.
+    std::thread::sleep(Duration::from_secs(4));
     fs::write(world.path("go"), "").unwrap();
     let done = running.done();
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "");
+}
+
+#[test]
+fn a_command_that_tidies_up_because_it_is_hung_up_on_is_not_done() {
+    let world = World::new();
+    let tidies_up = "trap 'exit 0' HUP; echo begun >> begun; while :; do sleep 0.05; done";
+    let running = world.start(&once("k", &["-c", tidies_up]));
+    world.line("begun");
+    running.signal(Signal::SIGHUP);
+    running.done();
+    assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "x\n");
 }
 
 #[test]

@@ -13,6 +13,8 @@ use crate::error::Result;
 
 /// How many memos one lease serves.
 const MOST: u32 = 1000;
+/// How long somebody else's asking for a lease is waited for.
+const TURN: Duration = Duration::from_millis(200);
 /// For how many different times a lease is kept in mind.
 const TIMES: usize = 16;
 
@@ -83,7 +85,8 @@ impl Keeping {
         if let Some(number) = lock(&self.leases).take(keep, boot_time()) {
             return Ok(number);
         }
-        let _asking = self.asking.lock().await;
+        // Whoever is at it may not be polled for long: nobody waits for that.
+        let _asking = tokio::time::timeout(TURN, self.asking.lock()).await;
         let now = boot_time();
         if let Some(number) = lock(&self.leases).take(keep, now) {
             return Ok(number);

@@ -116,8 +116,10 @@ impl RedisEngine {
             Went::Told(answer, doer) => return Ok((Answer::read(answer), doer)),
             Went::Alone(way) => way,
         };
-        // Nothing is asked for once the lease is closed: who would take it out?
-        if let Some(link) = self.server.link(mine.keys.lock())
+        // Nothing is asked for once the lease is closed: who would take it out? So
+        // that is looked at when nothing is to be waited for any more. A cluster has
+        // its own way to a server that can be reached.
+        if let Some(link) = self.server.only_link()
             && !link.is_connected()
         {
             let connected = link.connect().await;

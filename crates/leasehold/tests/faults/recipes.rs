@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::conformance::{Call, Fault, Wire};
-use leasehold::{ErrorKind, Lost, Memory, Session};
+use leasehold::{Memory, Session};
 use tokio::time::Instant;
 
 use crate::ms;
@@ -145,20 +145,23 @@ async fn a_writer_that_dies_spoils_stamps_for_its_ttl_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_inside_for_longer_than_a_barrier_is_kept_hears_so() {
+async fn who_went_in_is_forgotten_when_all_have_left_and_not_before() {
     let store = Memory::new();
     let (one, other) = (other(&store).await, other(&store).await);
-    for (inside, is_known) in [(ms(9_000), true), (ms(11_000), false)] {
-        let (one, other) = (
-            one.barrier("x", 2).keep(ms(10_000)),
-            other.barrier("x", 2).keep(ms(10_000)),
-        );
-        let (one, other) = tokio::try_join!(one.enter(), other.enter()).unwrap();
-        tokio::time::sleep(inside).await;
-        let left = tokio::try_join!(one.leave(), other.leave());
-        match is_known {
-            true => drop(left.unwrap()),
-            false => assert_eq!(left.unwrap_err().kind(), ErrorKind::Lost(Lost::Gone)),
-        }
-    }
+    let barrier = |session: &Session| session.barrier("x", 2).keep(ms(10_000));
+    let (first, second) = (barrier(&one), barrier(&other));
+    let (first, second) = tokio::try_join!(first.enter(), second.enter()).unwrap();
+    // Inside for longer than it is kept.
+    tokio::time::sleep(ms(30_000)).await;
+    let leaving = tokio::spawn(first.leave());
+    // Who comes now is not in with the one who has not left.
+    let third = barrier(&one);
+    assert!(third.enter_within(ms(5_000)).await.is_err());
+    assert!(!leaving.is_finished());
+    second.leave().await.unwrap();
+    leaving.await.unwrap().unwrap();
+    let is_kept = || async { one.memo("x.gate").await.unwrap().memo.is_some() };
+    assert!(is_kept().await);
+    tokio::time::sleep(ms(30_000)).await;
+    assert!(!is_kept().await);
 }
