@@ -13,7 +13,7 @@ use crate::session::Session;
 /// Longer than a case may take, so that it does not run out by itself.
 const TTL: Duration = Duration::from_secs(60);
 /// Of those who are killed or stopped.
-const SHORT: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_secs(3);
 
 pub(super) fn cases() -> Vec<Case> {
     vec![

@@ -21,6 +21,7 @@ use tokio::sync::OnceCell;
 
 use self::patience::Patience;
 use self::proof::{ALIVE, Proof};
+use self::sending::Unrecalled;
 use super::fit::Mode;
 use super::place::Host;
 use super::way::{ANSWER_WITHIN, Access, Way};
@@ -128,12 +129,13 @@ impl Link {
     }
 
     /// As `ask`, with a command that may name the server it goes to: it goes to
-    /// that one and no other, whatever takes its place later.
+    /// that one and no other, whatever takes its place later. It goes also if nobody
+    /// waits for its answer any more.
     pub(super) async fn ask_naming<T: FromRedisValue>(
         &self,
         command: impl FnOnce(&str) -> Cmd,
     ) -> Result<T, RedisError> {
-        let (number, mut connection) = self.connection().await?;
+        let (number, connection) = self.connection().await?;
         let Some(server) = self.server(number) else {
             self.end(number);
             let kind = RedisKind::Io;
@@ -141,8 +143,9 @@ impl Link {
         };
         let command = command(&server);
         let patience = Patience::new(self, number);
-        let answer = command.query_async(&mut connection).await;
+        let answer = Unrecalled::new(command, connection).await;
         patience.ends();
+        let answer = answer.and_then(|value| Ok(::redis::from_redis_value(value)?));
         self.judge(number, answer)
     }
 
