@@ -96,13 +96,13 @@ pub(crate) fn wall_time() -> Duration {
 }
 
 /// Since 1970 on the clock that stamps files, whatever time this process is told.
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
 pub(crate) fn file_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(feature = "sqlite", not(target_os = "linux")))]
 pub(crate) fn file_time() -> Duration {
     wall_time()
 }
