@@ -128,6 +128,7 @@ impl<Q, A> Gathering<Q, A> {
     }
 
     /// Returns when whoever was found wanted before this has been sent.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn seal(&self) {
         drop(lock(&self.gate));
     }
@@ -155,6 +156,7 @@ pub(crate) fn join<C: Carrier>(
 }
 
 /// What is under way now leads nowhere: nobody waits for it any longer.
+#[cfg(any(feature = "redis", test))]
 pub(crate) fn disown<C: Carrier>(carrier: &Arc<C>) {
     let mut waiting = lock(&carrier.gathering().waiting);
     waiting.era += 1;

@@ -21,7 +21,6 @@ use tokio::sync::OnceCell;
 
 use self::patience::Patience;
 use self::proof::{ALIVE, Proof};
-use self::sending::Unrecalled;
 use super::fit::Mode;
 use super::place::Host;
 use super::way::{ANSWER_WITHIN, Access, Way};
@@ -129,13 +128,12 @@ impl Link {
     }
 
     /// As `ask`, with a command that may name the server it goes to: it goes to
-    /// that one and no other, whatever takes its place later. It goes also if nobody
-    /// waits for its answer any more.
+    /// that one and no other, whatever takes its place later.
     pub(super) async fn ask_naming<T: FromRedisValue>(
         &self,
         command: impl FnOnce(&str) -> Cmd,
     ) -> Result<T, RedisError> {
-        let (number, connection) = self.connection().await?;
+        let (number, mut connection) = self.connection().await?;
         let Some(server) = self.server(number) else {
             self.end(number);
             let kind = RedisKind::Io;
@@ -143,9 +141,8 @@ impl Link {
         };
         let command = command(&server);
         let patience = Patience::new(self, number);
-        let answer = Unrecalled::new(command, connection).await;
+        let answer = command.query_async(&mut connection).await;
         patience.ends();
-        let answer = answer.and_then(|value| Ok(::redis::from_redis_value(value)?));
         self.judge(number, answer)
     }
 

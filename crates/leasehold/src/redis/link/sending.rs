@@ -1,7 +1,6 @@
 //! A request whose sending and whose answer are two steps.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Cmd, RedisError, Value};
@@ -83,51 +82,5 @@ impl Sent<'_> {
         let answer = self.answer.await;
         self.patience.ends();
         Ok((self.link.judge(self.number, answer)?, self.number))
-    }
-}
-
-/// A request that is sent also if whoever made it stops waiting for the answer. The
-/// client leaves out what nobody waits for, if it is not on its way yet: whether a
-/// request gets to the server would depend on how busy this machine is.
-pub(super) struct Unrecalled {
-    answer: Option<Answer>,
-    is_made: bool,
-}
-
-impl Unrecalled {
-    pub(super) fn new(command: Cmd, mut connection: MultiplexedConnection) -> Self {
-        let answer = async move { command.query_async(&mut connection).await };
-        Self {
-            answer: Some(answer.boxed()),
-            is_made: false,
-        }
-    }
-}
-
-impl Future for Unrecalled {
-    type Output = Result<Value, RedisError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.is_made = true;
-        let Some(answer) = &mut self.answer else {
-            return Poll::Pending;
-        };
-        let polled = answer.poll_unpin(context);
-        if polled.is_ready() {
-            self.answer = None;
-        }
-        polled
-    }
-}
-
-impl Drop for Unrecalled {
-    fn drop(&mut self) {
-        // It ends with the connection's own limit, at the latest.
-        if self.is_made
-            && let Some(answer) = self.answer.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(answer.map(drop));
-        }
     }
 }

@@ -28,22 +28,6 @@ struct Votes {
     no: usize,
 }
 
-/// Somebody who breaks a lock tells one node after the other, and each that is told
-/// may call us. Until all are, those that answer may not decide: then they are asked
-/// again, after these pauses, and not when the next renewal is due.
-const AGAIN: [Duration; 3] = [
-    Duration::from_millis(20),
-    Duration::from_millis(100),
-    Duration::from_millis(500),
-];
-
-impl Votes {
-    /// Whether a node says that it is gone, and too few say anything.
-    fn is_torn(self, count: usize) -> bool {
-        self.no > 0 && renewed(count, self.yes, self.no) == Kept::Unknown
-    }
-}
-
 /// Renews these claims. Says whether all of them were kept or are lost, and
 /// which are.
 pub(super) async fn renew(
@@ -53,23 +37,12 @@ pub(super) async fn renew(
     with_notes: bool,
 ) -> (bool, Vec<GoneClaim>) {
     let sent = boot_time();
+    let rounds = claims.chunks(BATCH);
+    let rounds = rounds.map(|batch| renew_batch(engine, open, batch, with_notes));
+    let votes = join_all(rounds).await;
     let count = engine.nodes.all.len();
-    let mut votes = ask_all(engine, open, claims, with_notes).await;
-    for pause in AGAIN {
-        // What is known of the others must not be told too late for the sake of one.
-        let left = (open.lease.ttl / 8).saturating_sub(boot_time().since(sent));
-        if left <= pause || !votes.iter().any(|votes| votes.is_torn(count)) {
-            break;
-        }
-        tokio::time::sleep(pause).await;
-        let again = ask_all(engine, open, claims, with_notes);
-        match tokio::time::timeout(left - pause, again).await {
-            Ok(again) => votes = again,
-            Err(_) => break,
-        }
-    }
-    let kept: Vec<_> = votes
-        .iter()
+    let kept = votes.into_iter().flatten();
+    let kept: Vec<_> = kept
         .map(|votes| renewed(count, votes.yes, votes.no))
         .collect();
     let some_are_kept = kept.contains(&Kept::Yes);
@@ -98,17 +71,6 @@ pub(super) async fn renew(
         note,
     });
     (is_known, gone.collect())
-}
-
-async fn ask_all(
-    engine: &RedlockEngine,
-    open: &OpenLease,
-    claims: &[Arc<Mine>],
-    with_notes: bool,
-) -> Vec<Votes> {
-    let rounds = claims.chunks(BATCH);
-    let rounds = rounds.map(|batch| renew_batch(engine, open, batch, with_notes));
-    join_all(rounds).await.into_iter().flatten().collect()
 }
 
 /// Renews one claim, and says whether a majority keeps it.
