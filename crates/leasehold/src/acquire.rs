@@ -323,17 +323,17 @@ async fn bounded<T>(
             Patience::Wait => std::future::pending().await,
         }
     };
-    let term_over = async {
-        match term {
-            Some(term) => core.term_over(term).await,
-            None => std::future::pending().await,
-        }
-    };
+    // One look at the session's life serves both: every request waits for it.
+    let interrupt = core.phases.until(|phase| match (phase, term) {
+        (Phase::Closed, _) => Some(Interrupt::Closed),
+        (Phase::Open(open), Some(term)) if Arc::ptr_eq(open, term) => None,
+        (_, Some(_)) => Some(Interrupt::TermOver),
+        (_, None) => None,
+    });
     tokio::select! {
         biased;
         answer = request => Ok(answer),
-        () = core.closed() => Err(Interrupt::Closed),
-        () = term_over => Err(Interrupt::TermOver),
+        interrupt = interrupt => Err(interrupt),
         () = deadline => Err(Interrupt::Deadline),
     }
 }

@@ -9,7 +9,6 @@ use crate::engine::{ClaimRef, Standing, Ticket, TicketId, Together, Watch};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::{Fence, Token};
 use crate::hold::Claim;
-use crate::random::random_ids;
 use crate::reaper::{Doubt, Errand, Withdrawal};
 
 #[derive(Debug)]
@@ -28,7 +27,7 @@ pub(crate) struct Attempt {
 
 impl Attempt {
     pub(crate) fn new(core: &Arc<Core>, want: &Want, patience: Patience, term: Arc<Term>) -> Self {
-        let (id, holder) = random_ids();
+        let (id, holder) = core.ids.next();
         let ticket = Ticket {
             claim: ClaimRef {
                 name: want.name.clone(),

@@ -17,6 +17,7 @@ use crate::lease::LeaseClock;
 use crate::local::Local;
 use crate::owner::Owner;
 use crate::phase::{Phase, Phases};
+use crate::random::Ids;
 use crate::reaper::Errand;
 use crate::reentrant::Entries;
 
@@ -46,6 +47,7 @@ pub(crate) struct Core {
     pub(crate) scheme: &'static str,
     pub(crate) phases: Phases,
     pub(crate) local: Local,
+    pub(crate) ids: Ids,
     pub(crate) entries: Entries,
     pub(crate) errands: mpsc::UnboundedSender<Errand>,
     /// Rung when the watchdog should look around before its timer rings.
@@ -124,6 +126,7 @@ impl Core {
             scheme,
             phases: Phases::new(Phase::Open(term)),
             local: Local::default(),
+            ids: Ids::new(),
             entries: Entries::default(),
             errands,
             look: Notify::new(),
@@ -140,14 +143,6 @@ impl Core {
     pub(crate) async fn closed(&self) {
         let is_closed = |phase: &Phase| matches!(phase, Phase::Closed).then_some(());
         self.phases.until(is_closed).await;
-    }
-
-    /// Resolves when the term is no longer the session's current one.
-    pub(crate) async fn term_over(&self, term: &Arc<Term>) {
-        let is_it = |phase: &Phase| matches!(phase, Phase::Open(open) if Arc::ptr_eq(open, term));
-        self.phases
-            .until(|phase| (!is_it(phase)).then_some(()))
-            .await;
     }
 
     pub(crate) fn register(&self, id: TicketId, hold: &Arc<Hold>) {

@@ -58,7 +58,7 @@ impl Phases {
         loop {
             // Made before looking, so a change right after is not missed.
             let changed = self.changed.notified();
-            if let Some(found) = find(&self.current()) {
+            if let Some(found) = find(&self.lock()) {
                 return found;
             }
             changed.await;
