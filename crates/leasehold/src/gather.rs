@@ -101,6 +101,12 @@ impl<Q, A> Gathering<Q, A> {
         goes
     }
 
+    /// How many wait to be taken along.
+    #[cfg(feature = "redis")]
+    pub(crate) fn crowd(&self) -> usize {
+        lock(&self.waiting).asked.len()
+    }
+
     /// Takes at most so many who still wait and are still wanted, and sends their
     /// questions. `None` if there is nobody.
     ///

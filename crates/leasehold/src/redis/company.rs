@@ -5,6 +5,8 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ::redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind, Value};
 
@@ -20,6 +22,9 @@ const MOST: usize = 64;
 /// While the server works on one party, we do on another.
 const WAYS: usize = 2;
 
+/// So few are not parted.
+const FEW: usize = 8;
+
 /// A way that one has who goes alone.
 pub(super) type Way = gather::Way<Company>;
 
@@ -29,6 +34,8 @@ pub(super) struct Company {
     scripts: Arc<Scripts>,
     inbox: Arc<Inbox>,
     gathering: Gathering<Question, Told>,
+    /// How many parties are under way.
+    under_way: AtomicUsize,
 }
 
 type Told = Result<(Value, u64), RedisError>;
@@ -64,6 +71,7 @@ impl Company {
             scripts,
             inbox,
             gathering: Gathering::new(WAYS),
+            under_way: AtomicUsize::new(0),
         });
         company.inbox.accompany(&company);
         company
@@ -104,6 +112,16 @@ impl Company {
     /// The connection was lost: those who wait go over the next one.
     pub(super) fn set_out_anew(self: &Arc<Self>) {
         gather::disown(self);
+    }
+
+    /// How many are to go now. If nobody is under way, half of those who wait: the
+    /// others follow while the server works. Else all would go in one party for
+    /// ever, and either the server or we would have nothing to do.
+    fn share(&self) -> usize {
+        match self.under_way.load(Relaxed) {
+            0 => self.gathering.crowd().div_ceil(WAYS).clamp(FEW, MOST),
+            _ => MOST,
+        }
     }
 
     fn is_wanted(&self, question: &Question) -> bool {
@@ -187,9 +205,11 @@ impl Carrier for Company {
         };
         let is_wanted = |question: &Question| self.is_wanted(question);
         let send = |party: &[_]| ready.send(self.command(party));
-        let Some((party, sent)) = self.gathering.depart(MOST, is_wanted, send) else {
+        let departed = self.gathering.depart(self.share(), is_wanted, send);
+        let Some((party, sent)) = departed else {
             return;
         };
+        let _under_way = UnderWay::new(&self.under_way);
         let told = sent.answer().await;
         match self.answers(party.len(), told).await {
             Ok((answers, number)) => {
@@ -203,6 +223,22 @@ impl Carrier for Company {
                 }
             }
         }
+    }
+}
+
+/// A party is under way as long as this lives.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
