@@ -1,6 +1,7 @@
 //! What must be true of a run, one idea per file. Each looks at the history
 //! alone and gives the two lines that prove a violation.
 
+mod belief;
 mod capacity;
 mod ends;
 mod exclusion;
@@ -13,6 +14,7 @@ mod told;
 
 use crate::history::{Event, History, Moment};
 
+pub use belief::belief;
 pub use capacity::capacity;
 pub use ends::ends_well;
 pub use exclusion::exclusion;

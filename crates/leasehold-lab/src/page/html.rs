@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::history::Event;
     use crate::history::tests::{granted, line};
-    use crate::invariant::exclusion;
+    use crate::invariant::belief;
 
     #[test]
     fn a_page_has_the_two_lines_that_prove_a_violation_and_needs_no_network() {
@@ -134,7 +134,7 @@ mod tests {
             line(20, "b", granted(2, 50)),
             line(30, "a", Event::Releases),
         ]);
-        let violations = exclusion(&history);
+        let violations = belief(&history);
         let run = Run {
             title: "two at once",
             history: &history,

@@ -52,8 +52,8 @@ pub struct Job {
     /// How many may hold at once: a semaphore instead of a mutex if more than
     /// one, and nothing is done under it but to take time.
     pub permits: u32,
-    /// Whether it tells when the store has put it into the queue.
-    pub tells_place: bool,
+    /// Whether it tells what the store answers.
+    pub tells_answers: bool,
     /// Work that takes long is over when this file is there.
     pub hurries_with: Option<PathBuf>,
     /// It asks for nothing while this file is there, and work that takes long is
@@ -198,7 +198,7 @@ impl Job {
             patience_millis: 20_000,
             max_hold_millis: None,
             permits: 1,
-            tells_place: false,
+            tells_answers: false,
             hurries_with: None,
             rests_with: None,
             stops_with: None,

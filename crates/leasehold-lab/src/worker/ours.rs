@@ -21,7 +21,7 @@ const JITTER: Moment = 5_000_000;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
-    if job.sabotage.is_none() && !job.tells_place {
+    if job.sabotage.is_none() && !job.tells_answers {
         return Ok(Arc::new(leasehold::connect(&job.url).await?));
     }
     // The store's URL without its options: the engine has no say in them.
@@ -36,7 +36,7 @@ pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
     if let Some(sabotage) = job.sabotage {
         engine = sabotage.on(engine);
     }
-    if job.tells_place {
+    if job.tells_answers {
         engine = observed(engine, &job.name);
     }
     let ttl = Duration::from_millis(job.ttl_millis);
