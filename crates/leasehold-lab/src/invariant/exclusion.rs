@@ -65,6 +65,45 @@ pub fn exclusion(history: &History, permits: usize, crash: Freed) -> Vec<Violati
     violations
 }
 
+/// Grants of a mutex that still stood when they were told, after one with a greater
+/// token had been told: tokens say in which order the store granted, so it granted
+/// the latter while the former stood, whatever anybody believed by then.
+#[must_use]
+pub fn overtaken(history: &History) -> Vec<Violation> {
+    let mut greatest: BTreeMap<&str, (u64, usize, Moment)> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for (number, line) in history.lines.iter().enumerate() {
+        let Event::Granted {
+            name,
+            token: Some(token),
+            until: Some(until),
+        } = &line.event
+        else {
+            continue;
+        };
+        match greatest.get(&**name) {
+            Some((newer, first, at)) if token < newer && *until > line.at => {
+                violations.push(Violation {
+                    invariant: "exclusion",
+                    text: format!(
+                        "the store granted {name} with token {newer} while it was granted with \
+                         token {token}, as {} was told at {}",
+                        line.by,
+                        clock(history, line.at)
+                    ),
+                    lines: [*first, number],
+                    span: (*at, line.at),
+                });
+            }
+            Some((newer, ..)) if token <= newer => {}
+            _ => {
+                greatest.insert(name, (*token, number, line.at));
+            }
+        }
+    }
+    violations
+}
+
 /// All claims that held for a time, by name and in the order of their beginning.
 fn grants(history: &History, crash: Freed) -> Vec<Grant> {
     let mut standing: Vec<Standing<'_>> = Vec::new();
@@ -175,7 +214,7 @@ fn join(grants: &mut BTreeMap<u64, Grant>, holder: u64, grant: Grant) {
 mod tests {
     use super::*;
     use crate::history::Line;
-    use crate::history::tests::line;
+    use crate::history::tests::{granted, line};
 
     fn stands(holder: u64, until: u64) -> Event {
         Event::Stands {
@@ -247,6 +286,21 @@ mod tests {
         };
         assert_eq!(found(&lines(29), Freed::AfterTtl), 0);
         assert_eq!(found(&lines(35), Freed::AfterTtl), 1);
+    }
+
+    #[test]
+    fn an_older_grant_that_is_told_later_and_still_stands_is_found() {
+        let told = |until| {
+            overtaken(&History::new(vec![
+                line(5, "b", granted(9, 15)),
+                line(6, "b", Event::Releases),
+                line(7, "a", granted(8, until)),
+            ]))
+        };
+        let found = told(15);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].lines, [0, 2]);
+        assert_eq!(told(7), [], "its time was over");
     }
 
     #[test]

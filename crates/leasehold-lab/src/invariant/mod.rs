@@ -6,6 +6,8 @@ mod capacity;
 mod ends;
 mod exclusion;
 mod linear;
+#[cfg(test)]
+mod mutants;
 mod order;
 mod progress;
 mod stale;
@@ -19,7 +21,7 @@ use crate::history::{Event, History, Moment};
 pub use belief::belief;
 pub use capacity::capacity;
 pub use ends::ends_well;
-pub use exclusion::exclusion;
+pub use exclusion::{exclusion, overtaken};
 pub use linear::linearizable;
 pub use order::order_of_service;
 pub use progress::progress;

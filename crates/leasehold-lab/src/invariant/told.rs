@@ -142,7 +142,11 @@ mod tests {
     #[test]
     fn a_pause_excuses_what_is_told_late_for_as_long_as_it_lasted() {
         assert_eq!(told_at(900, (1, 2)), 0, "within the slack");
-        assert_eq!(told_at(4_000, (1, 2)), 1, "a pause that was over long before");
+        assert_eq!(
+            told_at(4_000, (1, 2)),
+            1,
+            "a pause that was over long before"
+        );
         assert_eq!(told_at(4_000, (50, 3_900)), 0, "told as soon as it goes on");
         assert_eq!(told_at(6_000, (50, 3_900)), 1, "told late after it went on");
         assert_eq!(told_at(6_000, (2_000, 3_900)), 1, "it had time before it");

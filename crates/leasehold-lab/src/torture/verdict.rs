@@ -10,8 +10,8 @@ use crate::fault::{FAILOVER, PAUSE_AT_WRITE, SWITCH};
 use crate::history::History;
 use crate::hold::holds;
 use crate::invariant::{
-    Violation, belief, capacity, ends_well, exclusion, linearizable, lost_updates, order_of_service,
-    progress, stale_writes, token_order, told_in_time,
+    Violation, belief, capacity, ends_well, exclusion, linearizable, lost_updates,
+    order_of_service, overtaken, progress, stale_writes, token_order, told_in_time,
 };
 
 /// What became of a run.
@@ -100,6 +100,7 @@ impl Verdict {
         } else {
             found.extend([
                 (&two, Lies::Within, belief(history)),
+                (&two, Lies::Within, overtaken(history)),
                 (&unfenced, Lies::Begins, stale_writes(history)),
                 (&unfenced, Lies::Begins, lost_updates(history, "ledger")),
                 (&never, Lies::Within, linearizable(history, 0)),
