@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Scene, escape, svg};
+use super::{Scene, escape, pieces, svg};
 use crate::history::History;
 use crate::invariant::Violation;
 
@@ -26,7 +26,7 @@ pub enum Mood {
 
 const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;color:#1f2937;background:#fff;max-width:1240px;margin:2em auto;padding:0 1em}\
-h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:1.6em 0 .3em}\
+h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:1.6em 0 .3em}h3{font-size:1em;font-weight:500;margin:.8em 0 .2em;min-height:1.3em}\
 .lead{color:#4b5563;max-width:60em}figure{margin:.6em 0;overflow-x:auto;border:1px solid #e5e7eb;border-radius:6px}\
 figure svg{display:block;min-width:100%}table{border-collapse:collapse}td,th{padding:.25em .9em .25em 0;text-align:left;border-bottom:1px solid #e5e7eb;font-variant-numeric:tabular-nums}\
 tr.bad td:first-child{border-left:4px solid #dc2626;padding-left:.6em}tr.good td:first-child{border-left:4px solid #16a34a;padding-left:.6em}\
@@ -98,13 +98,17 @@ fn draw_table(out: &mut String, table: &Table) {
 }
 
 fn draw_run(out: &mut String, run: &Run<'_>) {
-    let picture = svg(&Scene::new(run.history, run.violations));
     let title = escape(run.title);
-    let _ = write!(
-        out,
-        "<section><div class=zoom><button value=2>+</button> <button value=.5>−</button></div>\
-         <h2>{title}</h2><figure>{picture}</figure>"
-    );
+    let _ = write!(out, "<h2>{title}</h2>");
+    for (title, scene) in pieces(&Scene::new(run.history, run.violations)) {
+        let _ = write!(
+            out,
+            "<section><div class=zoom title='zoom'><button value=2>+</button> \
+             <button value=.5>−</button></div><h3>{}</h3><figure>{}</figure></section>",
+            escape(&title),
+            svg(&scene)
+        );
+    }
     for violation in run.violations.iter().take(TOLD) {
         let _ = write!(out, "<div class=proof>{}", escape(&violation.text));
         for line in violation.lines {
@@ -117,7 +121,6 @@ fn draw_run(out: &mut String, run: &Run<'_>) {
     if let Some(more) = run.violations.len().checked_sub(TOLD + 1) {
         let _ = write!(out, "<p>and {} more like these.</p>", more + 1);
     }
-    out.push_str("</section>");
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn svg(scene: &Scene) -> String {
          <rect width='{WIDTH}' height='{height}' fill='#fff'/>"
     );
     let x = |at: Moment| LEFT + at as f64 / scene.length as f64 * (WIDTH - LEFT - 20.0);
-    axis(&mut out, scene.length, bottom, &x);
+    axis(&mut out, scene, bottom, &x);
     for (from, to, text) in &scene.bands {
         block(
             &mut out,
@@ -74,10 +74,11 @@ pub fn svg(scene: &Scene) -> String {
     out
 }
 
-fn axis(out: &mut String, length: Moment, bottom: f64, x: &dyn Fn(Moment) -> f64) {
-    let step = step(length);
-    for at in (0..=length / step).map(|number| number * step) {
-        let (x, y) = (x(at), bottom + 16.0);
+fn axis(out: &mut String, scene: &Scene, bottom: f64, x: &dyn Fn(Moment) -> f64) {
+    let step = step(scene.length);
+    let first = scene.begin.div_ceil(step);
+    for at in (first..=(scene.begin + scene.length) / step).map(|number| number * step) {
+        let (x, y) = (x(at - scene.begin), bottom + 16.0);
         let _ = write!(
             out,
             "<line class='tick' x1='{x:.1}' x2='{x:.1}' y1='{TOP}' y2='{bottom}'/>"

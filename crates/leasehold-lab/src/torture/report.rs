@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Plan, Tally, Verdict};
-use crate::page::{Mood, Run, Scene, Table, page, svg};
+use crate::page::{Mood, Run, Scene, Table, page, svg, whole};
 
 impl Verdict {
     /// Writes the page and the history into this folder, under this name, and
@@ -71,7 +71,7 @@ impl Verdict {
     /// The picture.
     #[must_use]
     pub fn picture(&self) -> String {
-        svg(&Scene::new(&self.history, &self.violations()))
+        svg(&whole(&Scene::new(&self.history, &self.violations())))
     }
 }
 
