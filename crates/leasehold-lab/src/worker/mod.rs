@@ -250,6 +250,11 @@ impl Worker {
         file.is_some_and(|file| std::fs::remove_file(file).is_ok())
     }
 
+    /// Whether it does not listen to what its guard tells, on purpose.
+    fn is_deaf(&self) -> bool {
+        self.job.sabotage == Some(Sabotage::DeafWorker)
+    }
+
     /// The number of the next hold of this process.
     fn next_hold(&self) -> u64 {
         self.holds.fetch_add(1, Ordering::Relaxed)
