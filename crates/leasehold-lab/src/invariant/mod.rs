@@ -63,7 +63,7 @@ fn pauses(history: &History) -> BTreeMap<String, Vec<(Moment, Moment)>> {
 }
 
 /// A moment for people: seconds since the beginning of the run.
-fn clock(history: &History, at: Moment) -> String {
+pub(crate) fn clock(history: &History, at: Moment) -> String {
     let since = at.saturating_sub(history.span().0);
     format!(
         "{}.{:03} s",

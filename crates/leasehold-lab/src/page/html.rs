@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Scene, escape, pieces, svg};
 use crate::history::History;
-use crate::invariant::Violation;
+use crate::invariant::{Violation, clock};
 
 /// A verdict per strategy, wrong ones first.
 #[derive(Debug, Clone, Default)]
@@ -98,22 +98,30 @@ fn draw_table(out: &mut String, table: &Table) {
 }
 
 fn draw_run(out: &mut String, run: &Run<'_>) {
-    let title = escape(run.title);
-    let _ = write!(out, "<h2>{title}</h2>");
+    let zoom =
+        "<div class=zoom title=zoom><button value=2>+</button> <button value=.5>−</button></div>";
+    let mut head = format!("<h2>{}</h2>", escape(run.title));
     for (title, scene) in pieces(&Scene::new(run.history, run.violations)) {
+        if !title.is_empty() {
+            let _ = write!(out, "{head}");
+            head = format!("<h3>{}</h3>", escape(&title));
+        }
+        let picture = svg(&scene);
         let _ = write!(
             out,
-            "<section><div class=zoom title='zoom'><button value=2>+</button> \
-             <button value=.5>−</button></div><h3>{}</h3><figure>{}</figure></section>",
-            escape(&title),
-            svg(&scene)
+            "<section>{zoom}{head}<figure>{picture}</figure></section>"
         );
+        head.clear();
     }
     for violation in run.violations.iter().take(TOLD) {
-        let _ = write!(out, "<div class=proof>{}", escape(&violation.text));
+        let [name, text] = [violation.invariant, &*violation.text].map(escape);
+        let _ = write!(out, "<div class=proof><b>{name}</b>: {text}");
         for line in violation.lines {
             let line = run.history.lines.get(line);
-            let text = line.and_then(|line| serde_json::to_string(line).ok());
+            let text = line.and_then(|line| {
+                let text = serde_json::to_string(line).ok()?;
+                Some(format!("{}  {text}", clock(run.history, line.at)))
+            });
             let _ = write!(out, "<code>{}</code>", escape(&text.unwrap_or_default()));
         }
         out.push_str("</div>");

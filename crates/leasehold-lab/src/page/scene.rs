@@ -306,7 +306,14 @@ impl Builder {
                 (kind, detail)
             }
             Event::Note { text } => return self.scene.notes.push((at, text.clone())),
-            Event::Phase { name } => return self.scene.notes.push((at, name.clone())),
+            Event::Phase { name } => {
+                let text = match name.as_str() {
+                    "safety" => "from here on things break",
+                    "liveness" => "nothing breaks any more",
+                    other => other,
+                };
+                return self.scene.notes.push((at, text.to_owned()));
+            }
             _ => return,
         };
         let dot = Dot { kind, at, detail };
