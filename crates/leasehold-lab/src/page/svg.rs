@@ -8,7 +8,6 @@ use crate::history::Moment;
 
 const LEFT: f64 = 110.0;
 const WIDTH: f64 = 1_180.0;
-const TOP: f64 = 60.0;
 const LANE: f64 = 34.0;
 const BAR: f64 = 20.0;
 /// How wide a letter of a label is, as good as one can know.
@@ -19,7 +18,7 @@ const RIGHT: f64 = 20.0;
 const STYLE: &str = "\
 text{font:12px system-ui,sans-serif;fill:#1f2937}\
 .quiet{fill:#6b7280;font-size:11px}.lane{stroke:#e5e7eb}.tick{stroke:#f1f3f5}\
-.wait{fill:#d1d5db}.hold{fill:#3b82f6}.token{fill:#fff;font-size:11px}\
+.wait{fill:#d1d5db}.hold{fill:#3b82f6}.token{fill:#fff;font-size:10px}\
 .fault{fill:url(#still);stroke:#b45309;stroke-width:.6}\
 .band{fill:#fde68a;opacity:.45}.violation{fill:#ef4444;opacity:.22}\
 .alarm{fill:#b91c1c;font-weight:600}\
@@ -31,7 +30,13 @@ text{font:12px system-ui,sans-serif;fill:#1f2937}\
 #[must_use]
 pub fn svg(scene: &Scene) -> String {
     let lanes = scene.lanes.len() as f64;
-    let bottom = TOP + lanes * LANE;
+    // Room for the names of what happened, if something did.
+    let top = match (scene.bands.is_empty(), scene.notes.is_empty()) {
+        (false, _) => 60.0,
+        (true, false) => 32.0,
+        (true, true) => 14.0,
+    };
+    let bottom = top + lanes * LANE;
     let height = bottom + 80.0;
     let mut out = format!(
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' role='img' \
@@ -42,7 +47,7 @@ pub fn svg(scene: &Scene) -> String {
          <rect width='{WIDTH}' height='{height}' fill='#fff'/>"
     );
     let x = |at: Moment| LEFT + at as f64 / scene.length as f64 * (WIDTH - LEFT - RIGHT);
-    axis(&mut out, scene, bottom, &x);
+    axis(&mut out, scene, (top, bottom), &x);
     let mut rows = Rows::new(2);
     for (from, to, text) in &scene.bands {
         block(
@@ -50,19 +55,19 @@ pub fn svg(scene: &Scene) -> String {
             "band",
             x(*from),
             x(*to),
-            TOP - 6.0,
-            bottom - TOP + 6.0,
+            top - 6.0,
+            bottom - top + 6.0,
             text,
         );
         // What has no room for its name tells it when one points at it.
         let short = text.split(" for ").next().unwrap_or(text);
         let at = inside(x(*from) + 3.0, short);
         if let Some(row) = rows.place(at, short) {
-            label(&mut out, "quiet", at, TOP - 10.0 - 14.0 * row as f64, short);
+            label(&mut out, "quiet", at, top - 10.0 - 14.0 * row as f64, short);
         }
     }
     for (row, lane) in scene.lanes.iter().enumerate() {
-        draw_lane(&mut out, lane, TOP + row as f64 * LANE, &x);
+        draw_lane(&mut out, lane, top + row as f64 * LANE, &x);
     }
     for (from, to, text) in &scene.violations {
         block(
@@ -70,8 +75,8 @@ pub fn svg(scene: &Scene) -> String {
             "violation",
             x(*from),
             x(*to),
-            TOP - 6.0,
-            bottom - TOP + 6.0,
+            top - 6.0,
+            bottom - top + 6.0,
             text,
         );
     }
@@ -92,14 +97,14 @@ fn inside(x: f64, text: &str) -> f64 {
     x.min(WIDTH - RIGHT - LETTER * text.chars().count() as f64)
 }
 
-fn axis(out: &mut String, scene: &Scene, bottom: f64, x: &dyn Fn(Moment) -> f64) {
+fn axis(out: &mut String, scene: &Scene, (top, bottom): (f64, f64), x: &dyn Fn(Moment) -> f64) {
     let step = step(scene.length);
     let first = scene.begin.div_ceil(step);
     for at in (first..=(scene.begin + scene.length) / step).map(|number| number * step) {
         let (x, y) = (x(at - scene.begin), bottom + 16.0);
         let _ = write!(
             out,
-            "<line class='tick' x1='{x:.1}' x2='{x:.1}' y1='{TOP}' y2='{bottom}'/>"
+            "<line class='tick' x1='{x:.1}' x2='{x:.1}' y1='{top}' y2='{bottom}'/>"
         );
         let text = match step >= 1_000_000_000 {
             true => format!("{} s", at / 1_000_000_000),
@@ -132,7 +137,7 @@ fn draw_lane(out: &mut String, lane: &Lane, top: f64, x: &dyn Fn(Moment) -> f64)
     label(out, "", 8.0, middle + 4.0, &lane.name);
     for kind in [BarKind::Wait, BarKind::Hold, BarKind::Fault] {
         for bar in lane.bars.iter().filter(|bar| bar.kind == kind) {
-            draw_bar(out, bar, middle, x);
+            draw_bar(out, lane, bar, middle, x);
         }
     }
     for dot in &lane.dots {
@@ -140,7 +145,7 @@ fn draw_lane(out: &mut String, lane: &Lane, top: f64, x: &dyn Fn(Moment) -> f64)
     }
 }
 
-fn draw_bar(out: &mut String, bar: &Bar, middle: f64, x: &dyn Fn(Moment) -> f64) {
+fn draw_bar(out: &mut String, lane: &Lane, bar: &Bar, middle: f64, x: &dyn Fn(Moment) -> f64) {
     let (class, height) = match bar.kind {
         BarKind::Wait => ("wait", BAR / 3.0),
         BarKind::Hold => ("hold", BAR),
@@ -156,7 +161,10 @@ fn draw_bar(out: &mut String, bar: &Bar, middle: f64, x: &dyn Fn(Moment) -> f64)
         height,
         &bar.detail,
     );
-    let room = to - from;
+    // A token is not to lie below what happens to its holder.
+    let faults = lane.bars.iter().filter(|it| it.kind == BarKind::Fault);
+    let over = faults.filter(|it| it.to > bar.from && it.from < bar.to);
+    let room = over.map(|it| x(it.from)).fold(to, f64::min) - from;
     if bar.kind == BarKind::Hold && room > 4.0 + 7.2 * bar.label.chars().count() as f64 {
         label(out, "token", from + 3.0, middle + 4.0, &bar.label);
     }
