@@ -54,6 +54,44 @@ pub enum Event {
         /// Until when it may believe to hold if it hears nothing more.
         until: Option<Moment>,
     },
+    /// The store answered that a claim of this worker holds. What the worker
+    /// makes of it is another matter.
+    Stands {
+        /// The lock.
+        name: String,
+        /// The claim: the random part of its fence.
+        holder: u64,
+        /// Its token.
+        token: u64,
+        /// Until when the store has promised to keep it.
+        until: Moment,
+    },
+    /// The store answered that it keeps claims of this worker for longer.
+    Keeps {
+        /// Which ones.
+        holders: Vec<u64>,
+        /// Until when.
+        until: Moment,
+    },
+    /// The store is asked to take a claim of this worker away.
+    Yields {
+        /// Which one.
+        holder: u64,
+    },
+    /// Somebody who looks at the store saw a claim hold, in each of his looks
+    /// from one moment to another.
+    Seen {
+        /// The lock.
+        name: String,
+        /// The claim.
+        holder: u64,
+        /// Its token.
+        token: Option<u64>,
+        /// When the answer to the first look came.
+        from: Moment,
+        /// When the last one was sent.
+        to: Moment,
+    },
     /// It did not get it.
     Refused {
         /// What it was told.

@@ -38,7 +38,8 @@ pub enum End {
     Killed,
     /// Its time was over, and it could not be told: it stood still.
     Over,
-    /// It still held at the end of the run.
+    /// It still held at the end of the run, or when the worker was granted the
+    /// lock once more.
     Open,
 }
 
@@ -95,7 +96,9 @@ pub fn holds(history: &History) -> Vec<Hold> {
                     end_line: number,
                 };
                 let until = until.unwrap_or(Moment::MAX);
-                open.insert(by, Open { hold, until });
+                let earlier = open.insert(by, Open { hold, until });
+                // One that nobody has told the end of lasts until the next one.
+                holds.extend(earlier.map(|it| it.close(line.at, End::Open, number)));
                 continue;
             }
             Event::Renewed { until } => {

@@ -224,7 +224,7 @@ fn print(table: &Table) {
     let width = |column: usize| {
         rows()
             .filter_map(|row| row.get(column))
-            .map(String::len)
+            .map(|field| field.chars().count())
             .max()
     };
     let line = |row: &[String]| {

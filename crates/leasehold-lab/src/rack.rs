@@ -7,10 +7,14 @@ use std::time::{Duration, Instant};
 
 use leasehold_lab::fault::{Answer, DISK_FULL, FAILOVER, FAULTS, Fault};
 use leasehold_lab::ground::Kind;
+use leasehold_lab::invariant::Violation;
 use leasehold_lab::recorder::Recorder;
 use leasehold_lab::story::Error;
 use leasehold_lab::torture::{Plan, Tally, Verdict, history_file, torture};
 use leasehold_lab::worker::Sabotage;
+
+/// How many violations of a kind are told in words.
+const TOLD: usize = 12;
 
 /// What was asked for.
 #[derive(Debug, clap::Args)]
@@ -141,15 +145,8 @@ fn report(wish: &Wish, plan: &Plan, name: &str, verdict: &Verdict) -> Result<Exi
     println!("  asked for the lock: {}", tally.acquires);
     println!("  gave it back:       {}", tally.releases);
     println!("  accesses under it:  {}", tally.accesses);
-    for violation in &verdict.allowed {
-        println!(
-            "  as the theory says: {}: {}",
-            violation.invariant, violation.text
-        );
-    }
-    for violation in &verdict.broken {
-        println!("  BROKEN: {}: {}", violation.invariant, violation.text);
-    }
+    tell("as the theory says", &verdict.allowed);
+    tell("BROKEN", &verdict.broken);
     let path = verdict.write(plan, name, &wish.out)?;
     println!("\n  {}", path.display());
     if wish.svg {
@@ -160,6 +157,25 @@ fn report(wish: &Wish, plan: &Plan, name: &str, verdict: &Verdict) -> Result<Exi
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// The first of each kind in words, and how many more there are.
+fn tell(what: &str, violations: &[Violation]) {
+    let mut kinds: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
+    for violation in violations {
+        kinds
+            .entry(violation.invariant)
+            .or_default()
+            .push(violation);
+    }
+    for (invariant, violations) in kinds {
+        for violation in violations.iter().take(TOLD) {
+            println!("  {what}: {invariant}: {}", violation.text);
+        }
+        if let Some(more) = violations.len().checked_sub(TOLD + 1) {
+            println!("  {what}: {invariant}: and {} more", more + 1);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -114,6 +114,13 @@ impl Recorder {
         self.lines().all.iter().any(is_it)
     }
 
+    /// Whether a line like that has come after so many others. What is asked again
+    /// and again is asked so: a long run has many lines.
+    #[must_use]
+    pub fn has_after(&self, count: usize, is_it: impl Fn(&Line) -> bool) -> bool {
+        self.lines().all.iter().skip(count).any(is_it)
+    }
+
     /// How many lines like that have come.
     #[must_use]
     pub fn count(&self, is_it: impl Fn(&Line) -> bool) -> usize {

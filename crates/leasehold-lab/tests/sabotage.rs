@@ -115,13 +115,21 @@ fn run_with(sabotage: Option<Sabotage>, seed: u64) -> Result<bool, Failed> {
             return Err(format!("{name} does not break \"{invariant}\": {broken:?}").into());
         }
     }
+    // What a worker believes is not what the store granted.
+    let is_double = verdict.broken.iter().any(|it| it.invariant == "exclusion");
+    if sabotage == Sabotage::DeafWorker && is_double {
+        return Err(format!("the store granted nothing twice: {broken:?}").into());
+    }
     Ok(true)
 }
 
 /// What each of them breaks, as the lab's README says.
 fn found_as(sabotage: Sabotage) -> &'static [&'static str] {
     match sabotage {
-        Sabotage::LateWatchdog | Sabotage::NoOwnerCheck | Sabotage::EarlyExpiry => &["exclusion"],
+        Sabotage::LateWatchdog | Sabotage::NoOwnerCheck | Sabotage::EarlyExpiry => {
+            &["exclusion", "belief"]
+        }
+        Sabotage::DeafWorker => &["belief"],
         Sabotage::StuckToken => &["token order"],
         Sabotage::LazyRelease => &["progress"],
         Sabotage::LosesPlace => &["order of service"],

@@ -9,7 +9,9 @@ use crate::ground::Ground;
 use crate::history::now;
 use crate::torture::World;
 
-const AHEAD: i64 = 60_000;
+/// How far it jumps, in ttls: past the end of every lease. Where tokens go by that
+/// clock and the store forgets, a resource refuses all of them for as long after.
+const AHEAD: i64 = 4;
 
 pub(super) fn happen(world: &mut World, choice: u64, longest: Duration) -> Answer {
     let Some((servers, name)) = world.choose_servers(choice) else {
@@ -18,15 +20,16 @@ pub(super) fn happen(world: &mut World, choice: u64, longest: Duration) -> Answe
     if !world.ground.has_clocks() {
         return Answer::Skipped("the clock of this store's servers cannot be moved here".into());
     }
-    let begin = now();
+    let (begin, ttl) = (now(), world.ttl.as_millis());
+    let ahead = AHEAD * i64::try_from(ttl).unwrap_or(i64::MAX / AHEAD);
     let set = |ground: &mut dyn Ground, millis| {
         servers
             .iter()
             .for_each(|&server| ground.set_ahead(server, millis));
     };
     match choice.is_multiple_of(2) {
-        true => world.behind_holder(|ground| set(ground, AHEAD)),
-        false => set(&mut *world.ground, AHEAD),
+        true => world.behind_holder(|ground| set(ground, ahead)),
+        false => set(&mut *world.ground, ahead),
     }
     world.recorder.broke("clock ahead", &name, begin);
     std::thread::sleep(longest);

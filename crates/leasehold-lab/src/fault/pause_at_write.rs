@@ -22,7 +22,7 @@ pub(super) fn happen(world: &mut World, choice: u64, longest: Duration) -> Answe
         return Answer::Doubtful("the worker came to no write".into());
     }
     hand.pause();
-    let since = now();
+    let (mark, since) = (world.recorder.so_far(), now());
     std::thread::sleep(longest);
     let is_others = |line: &Line| match &line.event {
         Event::Decides {
@@ -33,7 +33,7 @@ pub(super) fn happen(world: &mut World, choice: u64, longest: Duration) -> Answe
         } => line.at > since && *of != hand.name && *accepted && matches!(access, Access::Write(_)),
         _ => false,
     };
-    let is_overtaken = until(2 * PATIENCE, || world.recorder.has(is_others));
+    let is_overtaken = until(2 * PATIENCE, || world.recorder.has_after(mark, is_others));
     hand.resume();
     match is_overtaken {
         true => Answer::Installed,

@@ -2,22 +2,19 @@
 
 use super::{Violation, clock};
 use crate::history::History;
-use crate::hold::holds;
+use crate::hold::{Hold, holds};
 
 /// Moments with more than so many holders of one lock, one permit each.
 #[must_use]
 pub fn capacity(history: &History, permits: usize) -> Vec<Violation> {
     let mut violations = Vec::new();
     let holds = holds(history);
-    for (number, hold) in holds.iter().enumerate() {
-        let others = holds[..number].iter();
-        let with: Vec<_> = others
-            .filter(|it| it.name == hold.name && it.to > hold.from)
-            .collect();
-        if with.len() < permits {
-            continue;
-        }
-        let earliest = with.iter().min_by_key(|it| it.from);
+    let mut open: Vec<&Hold> = Vec::new();
+    for hold in &holds {
+        open.retain(|it| it.to > hold.from);
+        let with: Vec<_> = open.iter().filter(|it| it.name == hold.name).collect();
+        let is_full = with.len() >= permits;
+        let earliest = with.iter().min_by_key(|it| it.from).filter(|_| is_full);
         violations.extend(earliest.map(|earlier| Violation {
             invariant: "capacity",
             text: format!(
@@ -29,6 +26,7 @@ pub fn capacity(history: &History, permits: usize) -> Vec<Violation> {
             lines: [earlier.granted_line, hold.granted_line],
             span: (hold.from, hold.to.min(earlier.to)),
         }));
+        open.push(hold);
     }
     violations
 }

@@ -1,21 +1,27 @@
 //! What must be true of a run, one idea per file. Each looks at the history
 //! alone and gives the two lines that prove a violation.
 
+mod belief;
 mod capacity;
 mod ends;
 mod exclusion;
 mod linear;
+#[cfg(test)]
+mod mutants;
 mod order;
 mod progress;
 mod stale;
 mod tokens;
 mod told;
 
+use std::collections::BTreeMap;
+
 use crate::history::{Event, History, Moment};
 
+pub use belief::belief;
 pub use capacity::capacity;
 pub use ends::ends_well;
-pub use exclusion::exclusion;
+pub use exclusion::{exclusion, overtaken};
 pub use linear::linearizable;
 pub use order::order_of_service;
 pub use progress::progress;
@@ -36,25 +42,28 @@ pub struct Violation {
     pub span: (Moment, Moment),
 }
 
-/// When this worker stood still.
-fn pauses(history: &History, by: &str) -> Vec<(Moment, Moment)> {
-    let mut pauses = Vec::new();
-    let mut since = None;
+/// When each worker stood still.
+fn pauses(history: &History) -> BTreeMap<String, Vec<(Moment, Moment)>> {
+    let mut pauses: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for line in &history.lines {
         match &line.event {
-            Event::Fault { kind, on } if kind == "pause" && on == by => since = Some(line.at),
-            Event::Healed { kind, on } if kind == "pause" && on == by => {
-                pauses.extend(since.take().map(|since| (since, line.at)));
+            Event::Fault { kind, on } if kind == "pause" => {
+                let pauses = pauses.entry(on.clone()).or_default();
+                pauses.push((line.at, Moment::MAX));
+            }
+            Event::Healed { kind, on } if kind == "pause" => {
+                let last = pauses.get_mut(on).and_then(|pauses| pauses.last_mut());
+                let last = last.filter(|(_, to)| *to == Moment::MAX);
+                last.into_iter().for_each(|(_, to)| *to = line.at);
             }
             _ => {}
         }
     }
-    pauses.extend(since.map(|since| (since, Moment::MAX)));
     pauses
 }
 
 /// A moment for people: seconds since the beginning of the run.
-fn clock(history: &History, at: Moment) -> String {
+pub(crate) fn clock(history: &History, at: Moment) -> String {
     let since = at.saturating_sub(history.span().0);
     format!(
         "{}.{:03} s",

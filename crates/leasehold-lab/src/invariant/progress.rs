@@ -28,6 +28,8 @@ pub fn progress(
     let served: BTreeSet<_> = holds(history)
         .into_iter()
         .filter(|hold| (begin..=begin.saturating_add(bound)).contains(&hold.from))
+        // One whose time was over when it was told is nothing.
+        .filter(|hold| hold.from < hold.to)
         .map(|hold| hold.by)
         .collect();
     let starved = workers.iter().filter(|worker| !served.contains(*worker));
@@ -66,6 +68,9 @@ mod tests {
                 },
             ),
             line(12, "a", granted(2, 20)),
+            line(13, "a", Event::Releases),
+            line(15, "b", granted(3, 14)),
+            line(16, "b", Event::Lost { why: "over".into() }),
         ]);
         let found = progress(&history, "liveness", &workers, 50_000_000);
         assert_eq!(found.len(), 1, "{found:?}");

@@ -21,18 +21,23 @@ pub fn token_order(history: &History) -> Vec<Violation> {
     }
     holds.sort_by(|a, b| (&a.name, a.from).cmp(&(&b.name, b.from)));
     for grants in holds.chunk_by(|a, b| a.name == b.name) {
-        // The greatest token up to each grant: where it is not greater than
-        // ours there is nothing to look for.
-        let mut greatest: Vec<Option<u64>> = Vec::new();
-        for (number, hold) in grants.iter().enumerate() {
-            let earlier = grants[..number].iter().zip(&greatest).rev();
-            let mut greater = earlier.take_while(|(_, greatest)| **greatest > hold.token);
-            let last = greater.find(|(it, _)| it.token > hold.token && it.from < hold.asked);
-            violations.extend(last.map(|(it, _)| violation("went back", it, hold)));
-            let before = greatest.last().copied().flatten();
-            greatest.push(hold.token.max(before));
+        let mut later: Vec<_> = grants.iter().collect();
+        later.sort_by_key(|hold| hold.asked);
+        let mut earlier = grants.iter().peekable();
+        // Of those before, the ones that none after them is greater than: from
+        // the greatest to the last.
+        let mut greater: Vec<&Hold> = Vec::new();
+        for hold in later {
+            while let Some(next) = earlier.next_if(|next| next.from < hold.asked) {
+                while greater.pop_if(|it| it.token <= next.token).is_some() {}
+                greater.push(next);
+            }
+            let count = greater.partition_point(|it| it.token > hold.token);
+            let last = greater[..count].last();
+            violations.extend(last.map(|it| violation("went back", it, hold)));
         }
     }
+    violations.sort_by_key(|it| it.lines[1]);
     violations
 }
 

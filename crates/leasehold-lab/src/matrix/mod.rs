@@ -259,7 +259,7 @@ impl Came {
         };
         match (
             count(&["no lost update"]),
-            count(&["exclusion", "capacity", "loss told in time"]),
+            count(&["exclusion", "belief", "capacity", "loss told in time"]),
             verdict.allowed.len(),
         ) {
             (0, 0, 0) => Self::Held,
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(came(&[]), Came::Held);
         assert_eq!(came(&["token order"]), Came::OutOfOrder(1));
         assert_eq!(came(&["order of service"]), Came::OutOfOrder(1));
-        let two = ["token order", "exclusion", "loss told in time"];
+        let two = ["token order", "belief", "loss told in time"];
         assert_eq!(came(&two), Came::TwoBelieved(2));
         assert_eq!(came(&["no lost update", "exclusion"]), Came::Lost(1));
     }

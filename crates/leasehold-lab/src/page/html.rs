@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Scene, escape, svg};
+use super::{Scene, escape, pieces, svg};
 use crate::history::History;
-use crate::invariant::Violation;
+use crate::invariant::{Violation, clock};
 
 /// A verdict per strategy, wrong ones first.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +26,7 @@ pub enum Mood {
 
 const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;color:#1f2937;background:#fff;max-width:1240px;margin:2em auto;padding:0 1em}\
-h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:1.6em 0 .3em}\
+h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:1.6em 0 .3em}h3{font-size:1em;font-weight:500;margin:.8em 0 .2em;min-height:1.3em}\
 .lead{color:#4b5563;max-width:60em}figure{margin:.6em 0;overflow-x:auto;border:1px solid #e5e7eb;border-radius:6px}\
 figure svg{display:block;min-width:100%}table{border-collapse:collapse}td,th{padding:.25em .9em .25em 0;text-align:left;border-bottom:1px solid #e5e7eb;font-variant-numeric:tabular-nums}\
 tr.bad td:first-child{border-left:4px solid #dc2626;padding-left:.6em}tr.good td:first-child{border-left:4px solid #16a34a;padding-left:.6em}\
@@ -98,18 +98,30 @@ fn draw_table(out: &mut String, table: &Table) {
 }
 
 fn draw_run(out: &mut String, run: &Run<'_>) {
-    let picture = svg(&Scene::new(run.history, run.violations));
-    let title = escape(run.title);
-    let _ = write!(
-        out,
-        "<section><div class=zoom><button value=2>+</button> <button value=.5>−</button></div>\
-         <h2>{title}</h2><figure>{picture}</figure>"
-    );
+    let zoom =
+        "<div class=zoom title=zoom><button value=2>+</button> <button value=.5>−</button></div>";
+    let mut head = format!("<h2>{}</h2>", escape(run.title));
+    for (title, scene) in pieces(&Scene::new(run.history, run.violations)) {
+        if !title.is_empty() {
+            let _ = write!(out, "{head}");
+            head = format!("<h3>{}</h3>", escape(&title));
+        }
+        let picture = svg(&scene);
+        let _ = write!(
+            out,
+            "<section>{zoom}{head}<figure>{picture}</figure></section>"
+        );
+        head.clear();
+    }
     for violation in run.violations.iter().take(TOLD) {
-        let _ = write!(out, "<div class=proof>{}", escape(&violation.text));
+        let [name, text] = [violation.invariant, &*violation.text].map(escape);
+        let _ = write!(out, "<div class=proof><b>{name}</b>: {text}");
         for line in violation.lines {
             let line = run.history.lines.get(line);
-            let text = line.and_then(|line| serde_json::to_string(line).ok());
+            let text = line.and_then(|line| {
+                let text = serde_json::to_string(line).ok()?;
+                Some(format!("{}  {text}", clock(run.history, line.at)))
+            });
             let _ = write!(out, "<code>{}</code>", escape(&text.unwrap_or_default()));
         }
         out.push_str("</div>");
@@ -117,7 +129,6 @@ fn draw_run(out: &mut String, run: &Run<'_>) {
     if let Some(more) = run.violations.len().checked_sub(TOLD + 1) {
         let _ = write!(out, "<p>and {} more like these.</p>", more + 1);
     }
-    out.push_str("</section>");
 }
 
 #[cfg(test)]
@@ -125,7 +136,7 @@ mod tests {
     use super::*;
     use crate::history::Event;
     use crate::history::tests::{granted, line};
-    use crate::invariant::exclusion;
+    use crate::invariant::belief;
 
     #[test]
     fn a_page_has_the_two_lines_that_prove_a_violation_and_needs_no_network() {
@@ -134,7 +145,7 @@ mod tests {
             line(20, "b", granted(2, 50)),
             line(30, "a", Event::Releases),
         ]);
-        let violations = exclusion(&history);
+        let violations = belief(&history);
         let run = Run {
             title: "two at once",
             history: &history,

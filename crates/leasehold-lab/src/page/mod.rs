@@ -3,10 +3,12 @@
 //! file that opens from disk without a network.
 
 mod html;
+mod piece;
 mod scene;
 mod svg;
 
 pub use html::{Mood, Run, Table, page};
+pub use piece::{pieces, whole};
 pub use scene::{Bar, BarKind, Dot, DotKind, Lane, Scene};
 pub use svg::svg;
 

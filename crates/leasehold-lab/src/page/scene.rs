@@ -17,6 +17,8 @@ pub struct Scene {
     pub violations: Vec<(Moment, Moment, String)>,
     /// Remarks and phases.
     pub notes: Vec<(Moment, String)>,
+    /// When it begins, if it is a piece of another.
+    pub begin: Moment,
     /// How long it all took.
     pub length: Moment,
 }
@@ -48,7 +50,7 @@ pub struct Bar {
 }
 
 /// What took time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BarKind {
     /// Waiting for the lock.
     Wait,
@@ -304,7 +306,14 @@ impl Builder {
                 (kind, detail)
             }
             Event::Note { text } => return self.scene.notes.push((at, text.clone())),
-            Event::Phase { name } => return self.scene.notes.push((at, name.clone())),
+            Event::Phase { name } => {
+                let text = match name.as_str() {
+                    "safety" => "from here on things break",
+                    "liveness" => "nothing breaks any more",
+                    other => other,
+                };
+                return self.scene.notes.push((at, text.to_owned()));
+            }
             _ => return,
         };
         let dot = Dot { kind, at, detail };

@@ -8,14 +8,17 @@ use crate::history::Moment;
 
 const LEFT: f64 = 110.0;
 const WIDTH: f64 = 1_180.0;
-const TOP: f64 = 46.0;
 const LANE: f64 = 34.0;
 const BAR: f64 = 20.0;
+/// How wide a letter of a label is, as good as one can know.
+const LETTER: f64 = 6.1;
+/// How far labels are kept from the right edge.
+const RIGHT: f64 = 20.0;
 
 const STYLE: &str = "\
 text{font:12px system-ui,sans-serif;fill:#1f2937}\
 .quiet{fill:#6b7280;font-size:11px}.lane{stroke:#e5e7eb}.tick{stroke:#f1f3f5}\
-.wait{fill:#d1d5db}.hold{fill:#3b82f6}.token{fill:#fff;font-size:11px}\
+.wait{fill:#d1d5db}.hold{fill:#3b82f6}.token{fill:#fff;font-size:10px}\
 .fault{fill:url(#still);stroke:#b45309;stroke-width:.6}\
 .band{fill:#fde68a;opacity:.45}.violation{fill:#ef4444;opacity:.22}\
 .alarm{fill:#b91c1c;font-weight:600}\
@@ -27,8 +30,14 @@ text{font:12px system-ui,sans-serif;fill:#1f2937}\
 #[must_use]
 pub fn svg(scene: &Scene) -> String {
     let lanes = scene.lanes.len() as f64;
-    let bottom = TOP + lanes * LANE;
-    let height = bottom + 66.0;
+    // Room for the names of what happened, if something did.
+    let top = match (scene.bands.is_empty(), scene.notes.is_empty()) {
+        (false, _) => 60.0,
+        (true, false) => 32.0,
+        (true, true) => 14.0,
+    };
+    let bottom = top + lanes * LANE;
+    let height = bottom + 80.0;
     let mut out = format!(
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' role='img' \
          aria-label='What happened, over time'><style>{STYLE}</style><defs>\
@@ -37,23 +46,28 @@ pub fn svg(scene: &Scene) -> String {
          <rect width='2.4' height='7' fill='#d97706'/></pattern></defs>\
          <rect width='{WIDTH}' height='{height}' fill='#fff'/>"
     );
-    let x = |at: Moment| LEFT + at as f64 / scene.length as f64 * (WIDTH - LEFT - 20.0);
-    axis(&mut out, scene.length, bottom, &x);
+    let x = |at: Moment| LEFT + at as f64 / scene.length as f64 * (WIDTH - LEFT - RIGHT);
+    axis(&mut out, scene, (top, bottom), &x);
+    let mut rows = Rows::new(2);
     for (from, to, text) in &scene.bands {
         block(
             &mut out,
             "band",
             x(*from),
             x(*to),
-            TOP - 6.0,
-            bottom - TOP + 6.0,
+            top - 6.0,
+            bottom - top + 6.0,
             text,
         );
+        // What has no room for its name tells it when one points at it.
         let short = text.split(" for ").next().unwrap_or(text);
-        label(&mut out, "quiet", x(*from) + 3.0, TOP - 10.0, short);
+        let at = inside(x(*from) + 3.0, short);
+        if let Some(row) = rows.place(at, short) {
+            label(&mut out, "quiet", at, top - 10.0 - 14.0 * row as f64, short);
+        }
     }
     for (row, lane) in scene.lanes.iter().enumerate() {
-        draw_lane(&mut out, lane, TOP + row as f64 * LANE, &x);
+        draw_lane(&mut out, lane, top + row as f64 * LANE, &x);
     }
     for (from, to, text) in &scene.violations {
         block(
@@ -61,26 +75,36 @@ pub fn svg(scene: &Scene) -> String {
             "violation",
             x(*from),
             x(*to),
-            TOP - 6.0,
-            bottom - TOP + 6.0,
+            top - 6.0,
+            bottom - top + 6.0,
             text,
         );
     }
+    let mut rows = Rows::new(1);
     for (at, text) in &scene.notes {
-        label(&mut out, "quiet", x(*at).min(WIDTH - 160.0), 14.0, text);
+        let at = inside(x(*at), text);
+        if rows.place(at, text).is_some() {
+            label(&mut out, "quiet", at, 14.0, text);
+        }
     }
     legend(&mut out, bottom + 44.0);
     out.push_str("</svg>");
     out
 }
 
-fn axis(out: &mut String, length: Moment, bottom: f64, x: &dyn Fn(Moment) -> f64) {
-    let step = step(length);
-    for at in (0..=length / step).map(|number| number * step) {
-        let (x, y) = (x(at), bottom + 16.0);
+/// Where a text begins so that it ends within the picture.
+fn inside(x: f64, text: &str) -> f64 {
+    x.min(WIDTH - RIGHT - LETTER * text.chars().count() as f64)
+}
+
+fn axis(out: &mut String, scene: &Scene, (top, bottom): (f64, f64), x: &dyn Fn(Moment) -> f64) {
+    let step = step(scene.length);
+    let first = scene.begin.div_ceil(step);
+    for at in (first..=(scene.begin + scene.length) / step).map(|number| number * step) {
+        let (x, y) = (x(at - scene.begin), bottom + 16.0);
         let _ = write!(
             out,
-            "<line class='tick' x1='{x:.1}' x2='{x:.1}' y1='{TOP}' y2='{bottom}'/>"
+            "<line class='tick' x1='{x:.1}' x2='{x:.1}' y1='{top}' y2='{bottom}'/>"
         );
         let text = match step >= 1_000_000_000 {
             true => format!("{} s", at / 1_000_000_000),
@@ -105,7 +129,7 @@ fn step(length: Moment) -> Moment {
 
 fn draw_lane(out: &mut String, lane: &Lane, top: f64, x: &dyn Fn(Moment) -> f64) {
     let middle = top + LANE / 2.0;
-    let right = WIDTH - 20.0;
+    let right = WIDTH - RIGHT;
     let _ = write!(
         out,
         "<line class='lane' x1='{LEFT}' x2='{right}' y1='{middle}' y2='{middle}'/>"
@@ -113,7 +137,7 @@ fn draw_lane(out: &mut String, lane: &Lane, top: f64, x: &dyn Fn(Moment) -> f64)
     label(out, "", 8.0, middle + 4.0, &lane.name);
     for kind in [BarKind::Wait, BarKind::Hold, BarKind::Fault] {
         for bar in lane.bars.iter().filter(|bar| bar.kind == kind) {
-            draw_bar(out, bar, middle, x);
+            draw_bar(out, lane, bar, middle, x);
         }
     }
     for dot in &lane.dots {
@@ -121,7 +145,7 @@ fn draw_lane(out: &mut String, lane: &Lane, top: f64, x: &dyn Fn(Moment) -> f64)
     }
 }
 
-fn draw_bar(out: &mut String, bar: &Bar, middle: f64, x: &dyn Fn(Moment) -> f64) {
+fn draw_bar(out: &mut String, lane: &Lane, bar: &Bar, middle: f64, x: &dyn Fn(Moment) -> f64) {
     let (class, height) = match bar.kind {
         BarKind::Wait => ("wait", BAR / 3.0),
         BarKind::Hold => ("hold", BAR),
@@ -137,8 +161,11 @@ fn draw_bar(out: &mut String, bar: &Bar, middle: f64, x: &dyn Fn(Moment) -> f64)
         height,
         &bar.detail,
     );
-    let room = to - from;
-    if bar.kind == BarKind::Hold && room > 8.0 * bar.label.len() as f64 {
+    // A token is not to lie below what happens to its holder.
+    let faults = lane.bars.iter().filter(|it| it.kind == BarKind::Fault);
+    let over = faults.filter(|it| it.to > bar.from && it.from < bar.to);
+    let room = over.map(|it| x(it.from)).fold(to, f64::min) - from;
+    if bar.kind == BarKind::Hold && room > 4.0 + 7.2 * bar.label.chars().count() as f64 {
         label(out, "token", from + 3.0, middle + 4.0, &bar.label);
     }
 }
@@ -192,14 +219,16 @@ fn label(out: &mut String, class: &str, x: f64, y: f64, text: &str) {
     );
 }
 
+/// What the shapes mean: what takes time, and below it what does not.
 fn legend(out: &mut String, y: f64) {
-    let mut x = LEFT;
     let bars = [
         ("wait", "waits"),
-        ("hold", "believes to hold, with its token"),
+        ("hold", "believes to hold, with the end of its token"),
         ("fault", "stands still or is cut off"),
-        ("violation", "must not happen"),
+        ("band", "a fault of the store"),
+        ("violation", "a lock should prevent this"),
     ];
+    let mut x = LEFT;
     for (class, text) in bars {
         let top = y - 9.0;
         let _ = write!(
@@ -207,24 +236,46 @@ fn legend(out: &mut String, y: f64) {
             "<rect class='{class}' x='{x}' y='{top}' width='16' height='10'/>"
         );
         label(out, "quiet", x + 20.0, y, text);
-        x += 40.0 + 6.4 * text.len() as f64;
+        x += 40.0 + LETTER * text.len() as f64;
     }
     let dots = [
         (DotKind::Accepted, "write accepted"),
-        (DotKind::Refused, "refused"),
-        (DotKind::Lost, "told of a loss"),
+        (DotKind::Read, "read, or fence shown"),
+        (DotKind::Refused, "refused by the fence"),
+        (DotKind::Lost, "told of its loss"),
         (DotKind::Killed, "killed"),
-        (DotKind::Unknown, "nobody knows"),
+        (DotKind::Unknown, "no answer: done or not"),
     ];
+    let (mut x, y) = (LEFT, y + 20.0);
     for (kind, text) in dots {
         let dot = Dot {
             kind,
             at: 0,
             detail: text.into(),
         };
-        draw_dot(out, &dot, y - 4.0, x + 6.0);
-        label(out, "quiet", x + 16.0, y, text);
-        x += 34.0 + 6.4 * text.len() as f64;
+        draw_dot(out, &dot, y - 4.0, x + 8.0);
+        label(out, "quiet", x + 20.0, y, text);
+        x += 40.0 + LETTER * text.len() as f64;
+    }
+}
+
+/// Where labels go that must not lie on each other: the first row in which there
+/// is room, or none.
+struct Rows {
+    ends: Vec<f64>,
+}
+
+impl Rows {
+    fn new(count: usize) -> Self {
+        let ends = vec![f64::MIN; count];
+        Self { ends }
+    }
+
+    /// The row of a text that begins here.
+    fn place(&mut self, x: f64, text: &str) -> Option<usize> {
+        let row = self.ends.iter().position(|end| *end < x)?;
+        self.ends[row] = x + LETTER * text.chars().count() as f64 + 8.0;
+        Some(row)
     }
 }
 
@@ -248,6 +299,17 @@ mod tests {
                 "{length} ms"
             );
         }
+    }
+
+    #[test]
+    fn labels_that_would_lie_on_each_other_go_to_another_row_or_away() {
+        let mut rows = Rows::new(2);
+        let places: Vec<_> = [0.0, 10.0, 20.0, 80.0]
+            .into_iter()
+            .map(|x| rows.place(x, "ten letter"))
+            .collect();
+        assert_eq!(places, [Some(0), Some(1), None, Some(0)]);
+        assert!(inside(1_170.0, "ten letter") < 1_110.0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Error, Report, Stage, Told};
 use crate::crew::{Hand, until};
 use crate::history::{Access, Event, Line};
-use crate::invariant::{Violation, exclusion, lost_updates};
+use crate::invariant::{Violation, belief, lost_updates};
 use crate::recorder::Recorder;
 use crate::resource::Resource;
 use crate::server::RedisServer;
@@ -170,7 +170,7 @@ fn sell(way: &Way, url: &str, lock: &str, word: &Path) -> Result<(Told, Seen), E
         patience_millis: 2_000,
         max_hold_millis: None,
         permits: 1,
-        tells_place: false,
+        tells_answers: false,
         hurries_with: None,
         rests_with: None,
         stops_with: None,
@@ -230,7 +230,7 @@ fn sell(way: &Way, url: &str, lock: &str, word: &Path) -> Result<(Told, Seen), E
         Strategy::Decrement => Vec::new(),
         _ => lost_updates(&history, "stock"),
     };
-    violations.extend(exclusion(&history));
+    violations.extend(belief(&history));
     let seen = Seen {
         sold,
         oversold: sold.saturating_sub(BOTTLES - stock.value()),

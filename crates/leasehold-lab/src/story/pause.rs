@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Error, Report, Stage, Told};
 use crate::crew::{Hand, until};
 use crate::history::{Access, Event, Line};
-use crate::invariant::{exclusion, lost_updates, stale_writes};
+use crate::invariant::{belief, lost_updates, stale_writes};
 use crate::recorder::Recorder;
 use crate::resource::Resource;
 use crate::server::RedisServer;
@@ -49,7 +49,7 @@ pub(super) fn tell(stage: &Stage<'_>) -> Result<Report, Error> {
         let (history, updates, value) = run(strategy, &url, &lock)?;
         let mut violations = lost_updates(&history, "ledger");
         violations.extend(stale_writes(&history));
-        violations.extend(exclusion(&history));
+        violations.extend(belief(&history));
         let lost = updates - value;
         let fields = [updates, value, lost].map(|number| number.to_string());
         let title = title.to_owned();
@@ -94,7 +94,7 @@ fn run(
         patience_millis: 5_000,
         max_hold_millis: None,
         permits: 1,
-        tells_place: false,
+        tells_answers: false,
         hurries_with: None,
         rests_with: None,
         stops_with: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Error, Report, Stage, Told};
 use crate::crew::{Hand, until};
 use crate::history::{Event, Line};
-use crate::invariant::exclusion;
+use crate::invariant::belief;
 use crate::recorder::Recorder;
 use crate::resource::Resource;
 use crate::server::RedisServer;
@@ -102,7 +102,7 @@ pub(super) fn tell(stage: &Stage<'_>) -> Result<Report, Error> {
         };
         let fields = vec![next, told.unwrap_or_else(|| "nothing".to_owned())];
         let title = title.to_owned();
-        let violations = exclusion(&history);
+        let violations = belief(&history);
         let told = Told {
             title,
             history,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Error, Report, Told};
 use crate::crew::{Hand, until};
 use crate::history::{Access, Event, Line};
-use crate::invariant::{exclusion, lost_updates, stale_writes, told_in_time};
+use crate::invariant::{belief, lost_updates, stale_writes, told_in_time};
 use crate::recorder::Recorder;
 use crate::resource::Resource;
 use crate::worker::{Accident, Job, Strategy};
@@ -131,7 +131,7 @@ impl Two {
         };
         let updates = history.lines.iter().filter(is_update).count() as u64;
         let lost = updates.saturating_sub(self.ledger.value());
-        let at_once = exclusion(&history);
+        let at_once = belief(&history);
         let holds = crate::hold::holds(&history);
         let waited = holds.iter().find(|hold| hold.by == "w2");
         let waited = waited.map_or_else(

@@ -6,6 +6,7 @@ mod leftover;
 mod report;
 mod tally;
 mod verdict;
+mod witness;
 mod world;
 
 use std::collections::BTreeSet;
@@ -31,6 +32,7 @@ use crate::worker::{Job, LongWork, Sabotage, Strategy, Work};
 use hurry::Hurry;
 use leftover::{contents_of_one, left_behind};
 use verdict::Ended;
+use witness::Witness;
 
 pub use excuse::Happened;
 pub use report::history_file;
@@ -105,12 +107,16 @@ pub fn torture(
         unless_it_panics(|| start(plan, folder, recorder, ledger.address, &stop))?;
     let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
     let hurry = (!plan.fenced).then(|| Hurry::start(recorder, folder.join(HURRY)));
+    let witness = promises.holders.then(|| {
+        let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
+        Witness::start(&url, recorder)
+    });
     let mut faults = Vec::new();
     let ran = unless_it_panics(|| run(plan, &mut world, folder, bound, &mut faults, progress));
     tell_failure(recorder, "the run broke off", ran);
     std::fs::write(&stop, "")?;
     world.finish(bound);
-    drop(hurry);
+    drop((hurry, witness));
     let left = unless_it_panics(|| left_behind(&*world.ground, plan, &before));
     let left = tell_failure(recorder, "the store cannot be looked at", left);
     faults.extend(switches(&mut world));
@@ -240,8 +246,8 @@ fn start(
             ttl_millis: plan.ttl_millis,
             sabotage: plan.sabotage,
             permits: plan.permits,
-            // Every other one, because the rest connects as users do.
-            tells_place: promises.fair && plan.permits == 1 && number % 2 == 1,
+            // But for every fourth, which connects as users do.
+            tells_answers: number % 4 != 0,
             hurries_with: (!plan.fenced).then(|| folder.join(HURRY)),
             rests_with: Some(folder.join(REST)),
             stops_with: Some(folder.join(format!("stop-{number}"))),

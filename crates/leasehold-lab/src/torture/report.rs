@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Plan, Tally, Verdict};
-use crate::page::{Mood, Run, Scene, Table, page, svg};
+use crate::page::{Mood, Run, Scene, Table, page, svg, whole};
 
 impl Verdict {
     /// Writes the page and the history into this folder, under this name, and
@@ -52,9 +52,30 @@ impl Verdict {
             rows: vec![(mood, row)],
         };
         let path = out.join(format!("{name}.html"));
-        let lead = "Faults under load, and what became of the promises.";
-        std::fs::write(&path, page(name, lead, &table, &runs))?;
+        std::fs::write(&path, page(name, &self.lead(plan), &table, &runs))?;
         Ok(path)
+    }
+
+    /// What a reader should know before the picture.
+    fn lead(&self, plan: &Plan) -> String {
+        let mut faults: Vec<_> = self.faults.iter().map(|it| it.fault).collect();
+        faults.sort_unstable();
+        faults.dedup();
+        let came = match (self.broken.is_empty(), self.allowed.is_empty()) {
+            (false, _) => "A promise was broken: see below.",
+            (true, false) => {
+                "No promise was broken. What is red is what this store does not promise under \
+                 these faults, as the theory says."
+            }
+            (true, true) => "No promise was broken.",
+        };
+        format!(
+            "{} processes count in the ledger under one lock on {}, while faults happen ({}); \
+             then nothing does, and everybody must get the lock. {came}",
+            plan.workers,
+            plan.kind.name,
+            faults.join(", ")
+        )
     }
 
     /// Writes the picture into this folder, as a file of its own.
@@ -71,7 +92,7 @@ impl Verdict {
     /// The picture.
     #[must_use]
     pub fn picture(&self) -> String {
-        svg(&Scene::new(&self.history, &self.violations()))
+        svg(&whole(&Scene::new(&self.history, &self.violations())))
     }
 }
 

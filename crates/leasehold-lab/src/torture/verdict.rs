@@ -10,8 +10,8 @@ use crate::fault::{FAILOVER, PAUSE_AT_WRITE, SWITCH};
 use crate::history::History;
 use crate::hold::holds;
 use crate::invariant::{
-    Violation, capacity, ends_well, exclusion, linearizable, lost_updates, order_of_service,
-    progress, stale_writes, token_order, told_in_time,
+    Violation, belief, capacity, ends_well, exclusion, linearizable, lost_updates,
+    order_of_service, overtaken, progress, stale_writes, token_order, told_in_time,
 };
 
 /// What became of a run.
@@ -93,11 +93,14 @@ impl Verdict {
         ];
         let permits = usize::try_from(plan.permits).unwrap_or(usize::MAX);
         found.push((&two, Lies::Within, told_in_time(history, permits)));
+        let granted = exclusion(history, permits, promises.crash);
+        found.push((&two, Lies::Within, granted));
         if permits > 1 {
             found.push((&two, Lies::Within, capacity(history, permits)));
         } else {
             found.extend([
-                (&two, Lies::Within, exclusion(history)),
+                (&two, Lies::Within, belief(history)),
+                (&two, Lies::Within, overtaken(history)),
                 (&unfenced, Lies::Begins, stale_writes(history)),
                 (&unfenced, Lies::Begins, lost_updates(history, "ledger")),
                 (&never, Lies::Within, linearizable(history, 0)),
@@ -198,7 +201,7 @@ mod tests {
             takes_over: false,
         };
         let mut verdict = Verdict::new(&plan, &history, ended);
-        verdict.broken.retain(|it| it.invariant == "exclusion");
+        verdict.broken.retain(|it| it.invariant == "belief");
         verdict
     }
 

@@ -88,7 +88,7 @@ impl World {
         let holder = recorder.holder().map(|(name, _)| name);
         let mut hands = self.hands.iter();
         let hand = hands.find(|hand| Some(&hand.name) == holder.as_ref());
-        let since = now();
+        let (mark, since) = (recorder.so_far(), now());
         std::thread::scope(|scope| {
             if let Some(hand) = hand {
                 hand.pause();
@@ -97,7 +97,7 @@ impl World {
                         let is_grant = matches!(line.event, Event::Granted { .. });
                         is_grant && line.at > since && line.by != hand.name
                     };
-                    until(half, || recorder.has(is_next));
+                    until(half, || recorder.has_after(mark, is_next));
                     hand.resume();
                 });
             }

@@ -52,8 +52,8 @@ pub struct Job {
     /// How many may hold at once: a semaphore instead of a mutex if more than
     /// one, and nothing is done under it but to take time.
     pub permits: u32,
-    /// Whether it tells when the store has put it into the queue.
-    pub tells_place: bool,
+    /// Whether it tells what the store answers.
+    pub tells_answers: bool,
     /// Work that takes long is over when this file is there.
     pub hurries_with: Option<PathBuf>,
     /// It asks for nothing while this file is there, and work that takes long is
@@ -198,7 +198,7 @@ impl Job {
             patience_millis: 20_000,
             max_hold_millis: None,
             permits: 1,
-            tells_place: false,
+            tells_answers: false,
             hurries_with: None,
             rests_with: None,
             stops_with: None,
@@ -248,6 +248,11 @@ impl Worker {
     fn is_to_stop(&self) -> bool {
         let file = self.job.stops_with.as_ref();
         file.is_some_and(|file| std::fs::remove_file(file).is_ok())
+    }
+
+    /// Whether it does not listen to what its guard tells, on purpose.
+    fn is_deaf(&self) -> bool {
+        self.job.sabotage == Some(Sabotage::DeafWorker)
     }
 
     /// The number of the next hold of this process.

@@ -18,10 +18,13 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What is less is no renewal, in nanoseconds.
 const JITTER: Moment = 5_000_000;
 
+/// How long one that hears of nothing believes on, in nanoseconds.
+const DEAF: Moment = 60_000_000_000;
+
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
-    if job.sabotage.is_none() && !job.tells_place {
+    if job.sabotage.is_none() && !job.tells_answers {
         return Ok(Arc::new(leasehold::connect(&job.url).await?));
     }
     // The store's URL without its options: the engine has no say in them.
@@ -36,7 +39,7 @@ pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
     if let Some(sabotage) = job.sabotage {
         engine = sabotage.on(engine);
     }
-    if job.tells_place {
+    if job.tells_answers {
         engine = observed(engine, &job.name);
     }
     let ttl = Duration::from_millis(job.ttl_millis);
@@ -124,16 +127,17 @@ async fn rounds(worker: &Worker, by: &str, session: &mut Arc<Session>) -> Result
                 name,
                 token,
                 // One that is over by now was never believed in.
-                until: Some(until(&guard).unwrap_or_else(now)),
+                until: Some(believes(worker, &guard).unwrap_or_else(now)),
             },
         );
         let hold = worker.next_hold();
         let fence = (worker.job.strategy == Strategy::Fenced).then(|| guard.fence());
         // A worker that is as careful as one can be without a fence: it looks
         // at the lock before it writes.
+        let holds = || worker.is_deaf() || guard.check().is_ok();
         let may_write = || {
-            let may = guard.check().is_ok();
-            if let Some(until) = until(&guard).filter(|_| may) {
+            let may = holds();
+            if let Some(until) = believes(worker, &guard).filter(|_| may) {
                 tell(by, Event::Renewed { until });
             }
             may
@@ -141,9 +145,9 @@ async fn rounds(worker: &Worker, by: &str, session: &mut Arc<Session>) -> Result
         let done = tokio::select! {
             biased;
             done = section(worker, by, hold, &mut client, fence, may_write) => done?,
-            () = watch(by, &guard) => None,
+            () = watch(by, &guard), if !worker.is_deaf() => None,
         };
-        let Some(done) = done.filter(|_| guard.check().is_ok()) else {
+        let Some(done) = done.filter(|_| holds()) else {
             let why = match guard.check() {
                 Ok(()) => "the section was broken off".to_owned(),
                 Err(error) => error.to_string(),
@@ -184,6 +188,14 @@ async fn lock(job: &Job, session: &Session, patience: Duration) -> leasehold::Re
         mutex = mutex.max_hold(Duration::from_millis(millis));
     }
     mutex.lock_within(patience).await
+}
+
+/// Until when it believes to hold, by what its guard says if it listens to it.
+fn believes(worker: &Worker, guard: &Guard) -> Option<Moment> {
+    match worker.is_deaf() {
+        true => Some(now() + DEAF),
+        false => until(guard),
+    }
 }
 
 /// Tells how long the holder may go on; ends when it may not.

@@ -34,13 +34,15 @@ pub enum Sabotage {
     HangingRelease,
     /// A release is done, and panics.
     CrashingRelease,
+    /// Not the engine but the worker: it does not hear that it lost the lock.
+    DeafWorker,
     /// Not the engine but the resource: it lets in whoever shows a fence.
     ResourceForgetsMark,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::LateWatchdog,
         Self::NoOwnerCheck,
         Self::EarlyExpiry,
@@ -50,6 +52,7 @@ impl Sabotage {
         Self::ExtraPermit,
         Self::HangingRelease,
         Self::CrashingRelease,
+        Self::DeafWorker,
         Self::ResourceForgetsMark,
     ];
 
@@ -66,6 +69,7 @@ impl Sabotage {
             Self::ExtraPermit => "extra-permit",
             Self::HangingRelease => "hanging-release",
             Self::CrashingRelease => "crashing-release",
+            Self::DeafWorker => "deaf-worker",
             Self::ResourceForgetsMark => "resource-forgets-mark",
         }
     }
