@@ -8,11 +8,16 @@ use leasehold_lab::fault::Fault;
 use leasehold_lab::ground::{KINDS, Kind};
 use leasehold_lab::matrix::{Came, Cell, Row, index, put_between_marks, table};
 use leasehold_lab::story::Error;
+use leasehold_lab::torture::{NOBODY_HIT, Verdict};
 
 use crate::bar;
 
 /// Where pictures of cells are kept that show something, beside the table.
 const PICTURES: &str = "docs/pictures/matrix";
+
+/// How often a cell is tried in which nobody is hit, and what is added to its seed.
+const ATTEMPTS: u64 = 3;
+const AGAIN: u64 = 1_000;
 
 /// What was asked for.
 #[derive(Debug)]
@@ -44,9 +49,10 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
     for row in rows {
         for &kind in &kinds {
             bar.set_message(format!("{} {}", kind.name, row.name()));
-            let (mut cell, ran) = Cell::run(kind, row, seed, length, &wish.out)?;
+            let (mut cell, ran) = run_cell(kind, row, seed, length, &wish.out)?;
             if let Some(verdict) = ran.filter(|_| cell.is_telling() && wish.write.is_some()) {
-                let path = format!("{PICTURES}/{}.svg", Cell::file_name(kind.name, row, seed));
+                let name = Cell::file_name(kind.name, row, cell.seed);
+                let path = format!("{PICTURES}/{name}.svg");
                 cell.picture = Some(path.clone());
                 pictures.push((path, verdict.picture()));
             }
@@ -76,6 +82,24 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
+}
+
+/// A cell, with another seed if nobody who held was hit: that says nothing.
+fn run_cell(
+    kind: &'static Kind,
+    row: Row,
+    seed: u64,
+    length: Duration,
+    out: &Path,
+) -> Result<(Cell, Option<Verdict>), Error> {
+    let mut ran = Cell::run(kind, row, seed, length, out)?;
+    for attempt in 1..ATTEMPTS {
+        if ran.0.came != Came::Skipped(NOBODY_HIT.into()) {
+            break;
+        }
+        ran = Cell::run(kind, row, seed + AGAIN * attempt, length, out)?;
+    }
+    Ok(ran)
 }
 
 fn print(cell: &Cell) {

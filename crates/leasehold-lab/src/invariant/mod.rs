@@ -5,6 +5,7 @@ mod belief;
 mod capacity;
 mod ends;
 mod exclusion;
+mod left;
 mod linear;
 #[cfg(test)]
 mod mutants;
@@ -22,6 +23,7 @@ pub use belief::belief;
 pub use capacity::capacity;
 pub use ends::ends_well;
 pub use exclusion::{exclusion, overtaken};
+pub use left::nothing_left;
 pub use linear::linearizable;
 pub use order::order_of_service;
 pub use progress::progress;

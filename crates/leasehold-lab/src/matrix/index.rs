@@ -15,9 +15,17 @@ pub fn index(cells: &[Cell], length: Duration) -> String {
     let mut text = String::from(
         "<!doctype html><meta charset=utf-8><title>leasehold-lab: every store under every fault</title>\
          <style>body{font:15px system-ui,sans-serif;margin:2em}td,th{padding:.3em .7em;text-align:left}\
-         tr:nth-child(even){background:#f3f4f6}.bad{color:#b91c1c;font-weight:600}</style>\
+         table{border-collapse:collapse}tr{border-bottom:1px solid #e5e7eb}th{white-space:nowrap}p{max-width:60em}\
+         .bad{color:#b91c1c;font-weight:600}.good{color:#15803d}.seen{color:#b45309;font-weight:600}\
+         .quiet{color:#6b7280;font-size:12px}</style>\
          <h1>Every store under every fault</h1>\
-         <p>Each cell is a link to the page of its run; hover for the command that runs it again.</p>\
+         <p>Four processes count under one lock while one thing is broken. Each cell is a link to the \
+         page of its run; hover for the command that runs it again.\
+         <p><span class=good>held</span>: no promise was broken, and nothing else went wrong. \
+         <span class=seen>two believed</span>, <span class=seen>lost</span>: what the store does not \
+         promise under this fault, or what no lock can prevent without a fence, and it happened. \
+         <span class=bad>BROKEN</span>: what must never happen. \
+         <span class=quiet>skipped</span>: it could not be tried, for this reason.</p>\
          <table><tr><th>what happens",
     );
     for store in &stores {
@@ -38,16 +46,16 @@ pub fn index(cells: &[Cell], length: Duration) -> String {
 
 fn field(cell: &Cell, length: Duration) -> String {
     let (class, words) = match &cell.came {
-        Came::Held => ("", "held".to_owned()),
-        Came::OutOfOrder(count) => ("", format!("{count} out of order")),
-        Came::TwoBelieved(count) => ("", format!("two believed, {count} times")),
-        Came::Lost(count) => ("", format!("{count} lost")),
+        Came::Held => ("good", "held".to_owned()),
+        Came::OutOfOrder(count) => ("seen", format!("{count} out of order")),
+        Came::TwoBelieved(count) => ("seen", format!("two believed, {count} times")),
+        Came::Lost(count) => ("seen", format!("{count} lost")),
         Came::Broken(_) => ("bad", "BROKEN".to_owned()),
         Came::Failed(why) => return format!("<span class=bad>FAILED: {}</span>", escape(why)),
-        Came::Skipped(why) => ("", format!("skipped: {why}")),
+        Came::Skipped(why) => ("quiet", format!("skipped: {why}")),
     };
     if !cell.has_page {
-        return escape(&words);
+        return format!("<span class={class}>{}</span>", escape(&words));
     }
     let name = Cell::file_name(cell.store, cell.row, cell.seed);
     let seed = cell.seed.to_string();
@@ -83,9 +91,12 @@ mod tests {
             cell(Row::Permits, Came::Skipped("a < b".into()), false),
         ];
         let page = index(&cells, Duration::from_secs(4));
-        let link = "<a class='' href='matrix-etcd-cut-7.html' \
+        let link = "<a class='good' href='matrix-etcd-cut-7.html' \
                     title='leasehold-lab torture --store etcd --seed 7 --for 4s --faults cut'>held</a>";
         assert!(page.contains(link), "{page}");
-        assert!(page.contains("<td>skipped: a &lt; b"), "{page}");
+        assert!(
+            page.contains("<td><span class=quiet>skipped: a &lt; b"),
+            "{page}"
+        );
     }
 }

@@ -101,7 +101,10 @@ fn draw_run(out: &mut String, run: &Run<'_>) {
     let zoom =
         "<div class=zoom title=zoom><button value=2>+</button> <button value=.5>−</button></div>";
     let mut head = format!("<h2>{}</h2>", escape(run.title));
-    for (title, scene) in pieces(&Scene::new(run.history, run.violations)) {
+    let begin = run.history.span().0;
+    let moments = run.violations.iter();
+    let moments = moments.map(|it| it.span.0.saturating_sub(begin));
+    for (title, scene) in pieces(&Scene::new(run.history, run.violations), moments) {
         if !title.is_empty() {
             let _ = write!(out, "{head}");
             head = format!("<h3>{}</h3>", escape(&title));

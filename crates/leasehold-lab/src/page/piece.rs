@@ -2,13 +2,13 @@
 //! neighbours drawn as one, and pieces as they are: the beginning, where
 //! something must not have happened, the end. The rest is in the history.
 
-use super::scene::{Bar, Dot, Lane, Scene};
+use super::scene::{Bar, Dot, DotKind, Lane, Scene};
 use crate::history::Moment;
 
 /// How many shapes a picture may have that a browser draws at once.
 const SHAPES: usize = 3_000;
-/// How many pieces are shown for what must not have happened.
-const PIECES: usize = 6;
+/// How many pieces are shown.
+const PIECES: usize = 8;
 /// How long a piece is, in nanoseconds, unless too much happens in it.
 const PIECE: Moment = 20_000_000_000;
 /// The least that a piece is cut down to.
@@ -16,29 +16,27 @@ const SHORTEST: Moment = 250_000_000;
 /// Neighbours are drawn as one if this part of the whole is between them.
 const PART: Moment = 400;
 
-/// A run as pictures with their titles; one without a title if one will do.
+/// A run as pictures with their titles; one without a title if one will do. These
+/// moments are worth a piece, the first ones most.
 #[must_use]
-pub fn pieces(scene: &Scene) -> Vec<(String, Scene)> {
+pub fn pieces(scene: &Scene, worth: impl IntoIterator<Item = Moment>) -> Vec<(String, Scene)> {
     if scene.count() <= SHAPES && scene.length <= 3 * PIECE {
         return vec![(String::new(), scene.clone())];
     }
-    let mut moments = vec![0];
-    moments.extend(scene.violations.iter().map(|(from, ..)| *from).take(PIECES));
-    moments.push(scene.length);
-    let mut pieces = vec![(
-        "All of it, neighbours drawn as one".to_owned(),
-        scene.coarse(),
-    )];
-    let mut end = 0;
-    for moment in moments {
-        if moment < end {
-            continue;
+    let mut chosen = vec![piece(scene, 0), piece(scene, scene.length)];
+    for moment in worth {
+        let is_shown = |it: &Scene| (it.begin..=it.begin + it.length).contains(&moment);
+        if chosen.len() < PIECES && !chosen.iter().any(is_shown) {
+            chosen.push(piece(scene, moment));
         }
-        let piece = piece(scene, moment);
-        end = piece.begin + piece.length;
-        let [from, to] = [piece.begin, end].map(seconds);
-        pieces.push((format!("From {from} to {to}"), piece));
     }
+    chosen.sort_by_key(|piece| piece.begin);
+    let overview = "All of it: neighbours are drawn as one, and only what is worth a look";
+    let mut pieces = vec![(overview.to_owned(), scene.coarse())];
+    pieces.extend(chosen.into_iter().map(|piece| {
+        let [from, to] = [piece.begin, piece.begin + piece.length].map(seconds);
+        (format!("From {from} to {to}"), piece)
+    }));
     pieces
 }
 
@@ -134,7 +132,7 @@ impl Scene {
         for lane in &mut scene.lanes {
             lane.bars = merged_bars(&lane.bars, near);
             let mut dots: Vec<Dot> = Vec::new();
-            for dot in &lane.dots {
+            for dot in lane.dots.iter().filter(|dot| is_rare(dot.kind)) {
                 let last = dots.iter().rfind(|it| it.kind == dot.kind);
                 if last.is_none_or(|last| dot.at > last.at + near) {
                     dots.push(dot.clone());
@@ -146,6 +144,11 @@ impl Scene {
         scene.violations = merged_spans(&self.violations, near);
         scene
     }
+}
+
+/// Whether it is worth a look from afar.
+fn is_rare(kind: DotKind) -> bool {
+    matches!(kind, DotKind::Lost | DotKind::Killed | DotKind::Refused)
 }
 
 fn merged_bars(bars: &[Bar], near: Moment) -> Vec<Bar> {
@@ -206,7 +209,8 @@ mod tests {
     fn an_hour_is_some_pictures_that_a_browser_can_draw() {
         let scene = hour();
         assert!(scene.count() > 30_000);
-        let pieces = pieces(&scene);
+        let moment = 1_800_010_000_000;
+        let pieces = pieces(&scene, [moment, moment + 1]);
         let titles: Vec<_> = pieces.iter().map(|(title, _)| &**title).collect();
         assert_eq!(titles.len(), 4, "{titles:?}");
         assert_eq!(titles[1], "From 0.0 s to 20.0 s");
@@ -222,7 +226,7 @@ mod tests {
     #[test]
     fn a_short_run_is_one_picture_as_it_is() {
         let history = History::new(vec![line(1, "a", granted(1, 50))]);
-        let pieces = pieces(&Scene::new(&history, &[]));
+        let pieces = pieces(&Scene::new(&history, &[]), []);
         assert_eq!(pieces.len(), 1);
         assert_eq!(pieces[0].0, "");
     }

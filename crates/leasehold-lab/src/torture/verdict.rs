@@ -10,7 +10,7 @@ use crate::fault::{FAILOVER, PAUSE_AT_WRITE, SWITCH};
 use crate::history::History;
 use crate::hold::holds;
 use crate::invariant::{
-    Violation, belief, capacity, ends_well, exclusion, linearizable, lost_updates,
+    Violation, belief, capacity, ends_well, exclusion, linearizable, lost_updates, nothing_left,
     order_of_service, overtaken, progress, stale_writes, token_order, told_in_time,
 };
 
@@ -88,7 +88,7 @@ impl Verdict {
                 Lies::Within,
                 progress(history, "liveness", &ended.workers, bound),
             ),
-            (&clock, Lies::Meets, leftover(history, &ended.left)),
+            (&clock, Lies::Meets, nothing_left(history, &ended.left)),
             (&never, Lies::Within, ends_well(history)),
         ];
         let permits = usize::try_from(plan.permits).unwrap_or(usize::MAX);
@@ -133,21 +133,6 @@ impl Verdict {
     pub fn violations(&self) -> Vec<Violation> {
         self.broken.iter().chain(&self.allowed).cloned().collect()
     }
-}
-
-fn leftover(history: &History, left: &[String]) -> Vec<Violation> {
-    let last = history.lines.len().saturating_sub(1);
-    let (begin, end) = history.span();
-    let violation = Violation {
-        invariant: "nothing left behind",
-        text: format!("this is left when all are gone: {}", left.join(", ")),
-        lines: [last, last],
-        span: (begin, end),
-    };
-    (!left.is_empty())
-        .then_some(violation)
-        .into_iter()
-        .collect()
 }
 
 #[cfg(test)]

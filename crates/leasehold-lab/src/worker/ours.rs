@@ -121,13 +121,14 @@ async fn rounds(worker: &Worker, by: &str, session: &mut Arc<Session>) -> Result
         };
         let token = Some(guard.token().get());
         let name = worker.job.lock.clone();
+        // One that is over by now was never believed in.
+        let told = believes(worker, &guard).unwrap_or_else(now);
         tell(
             by,
             Event::Granted {
                 name,
                 token,
-                // One that is over by now was never believed in.
-                until: Some(believes(worker, &guard).unwrap_or_else(now)),
+                until: Some(told),
             },
         );
         let hold = worker.next_hold();
@@ -145,7 +146,7 @@ async fn rounds(worker: &Worker, by: &str, session: &mut Arc<Session>) -> Result
         let done = tokio::select! {
             biased;
             done = section(worker, by, hold, &mut client, fence, may_write) => done?,
-            () = watch(by, &guard), if !worker.is_deaf() => None,
+            () = watch(by, &guard, told), if !worker.is_deaf() => None,
         };
         let Some(done) = done.filter(|_| holds()) else {
             let why = match guard.check() {
@@ -198,9 +199,9 @@ fn believes(worker: &Worker, guard: &Guard) -> Option<Moment> {
     }
 }
 
-/// Tells how long the holder may go on; ends when it may not.
-async fn watch(by: &str, guard: &Guard) {
-    let mut told = until(guard).unwrap_or(0);
+/// Tells how long the holder may go on, if that is longer than it was told; ends
+/// when it may not.
+async fn watch(by: &str, guard: &Guard, mut told: Moment) {
     loop {
         tokio::select! {
             _ = guard.lost() => return,
