@@ -17,6 +17,7 @@ use crate::nested::Held;
 use crate::print::Console;
 use crate::signals::Signals;
 use crate::store;
+use crate::stuck::{Stuck, StuckArgs};
 
 /// Run a command when so many others are ready too, and end when all have
 ///
@@ -47,6 +48,8 @@ pub(crate) struct BarrierArgs {
     /// Have the store forget this long after all have left who went in [default: never]
     #[arg(long, value_name = "DUR", value_parser = args::positive)]
     keep: Option<Duration>,
+    #[command(flatten)]
+    stuck: StuckArgs,
     /// How long the others wait for us if we vanish
     #[arg(long, value_name = "DUR", value_parser = args::ttl)]
     ttl: Option<Duration>,
@@ -97,7 +100,14 @@ pub(crate) async fn barrier(
     let code = match entered {
         Ok(Ok(entered)) => {
             console.detail(&format!("all {} are at {}", args.members, args.name));
-            inside(entered, &argv, &url, &session, &mut signals, console).await
+            let place = Place {
+                args,
+                argv: &argv,
+                url: &url,
+                session: &session,
+                console,
+            };
+            place.inside(entered, &mut signals).await
         }
         Ok(Err(signal)) => Ok(exit::signalled(signal as i32)),
         Err(error) => Err(error.into()),
@@ -106,50 +116,56 @@ pub(crate) async fn barrier(
     code
 }
 
-/// All are here: runs the command, and waits for the others to end theirs.
-async fn inside(
-    entered: Entered,
-    argv: &[OsString],
-    url: &str,
-    session: &Session,
-    signals: &mut Signals,
+struct Place<'a> {
+    args: &'a BarrierArgs,
+    argv: &'a [OsString],
+    url: &'a str,
+    session: &'a Session,
     console: Console,
-) -> Result<u8, Failure> {
-    let job = Job {
-        argv,
-        environment: Held::new(url, session, entered.guard()).environment(),
-        on_lost: OnLost::Term,
-        notice: job::notice(None, None, session)?,
-        max_hold: None,
-        max_runtime: None,
-        stuck: None,
-        console,
-    };
-    let (mut keeper, ending) = job.run(session, entered.guard(), signals).await;
-    keeper.iter_mut().for_each(Keeper::dismiss);
-    let leaving = async {
-        match &ending {
-            // Whoever is told to end waits for nobody; the session's end takes us out.
-            Ok(ending) if ending.is_cut_short() => Ok(()),
-            _ => entered.leave().await,
+}
+
+impl Place<'_> {
+    /// All are here: runs the command, and waits for the others to end theirs.
+    async fn inside(&self, entered: Entered, signals: &mut Signals) -> Result<u8, Failure> {
+        let session = self.session;
+        let environment = Held::new(self.url, session, entered.guard()).environment();
+        let job = Job {
+            argv: self.argv,
+            stuck: Stuck::asked(&self.args.stuck, &environment)
+                .map(|stuck| stuck.from_now(entered.guard())),
+            environment,
+            on_lost: OnLost::Term,
+            notice: job::notice(None, None, session)?,
+            max_hold: None,
+            max_runtime: None,
+            console: self.console,
+        };
+        let (mut keeper, ending) = job.run(session, entered.guard(), signals).await;
+        keeper.iter_mut().for_each(Keeper::dismiss);
+        let leaving = async {
+            match &ending {
+                // Whoever is told to end waits for nobody; the session's end takes us out.
+                Ok(ending) if ending.is_cut_short() => Ok(()),
+                _ => entered.leave().await,
+            }
+        };
+        let left = tokio::select! {
+            biased;
+            signal = signals.end() => Err(signal),
+            left = leaving => Ok(left),
+        };
+        keeper.into_iter().for_each(Keeper::see_off);
+        let ending = ending?;
+        if let Some(loss) = ending.loss {
+            return Err(Failure::new(exit::LOST, loss));
         }
-    };
-    let left = tokio::select! {
-        biased;
-        signal = signals.end() => Err(signal),
-        left = leaving => Ok(left),
-    };
-    keeper.into_iter().for_each(Keeper::see_off);
-    let ending = ending?;
-    if let Some(loss) = ending.loss {
-        return Err(Failure::new(exit::LOST, loss));
-    }
-    match left {
-        // It says so: whoever goes on by our code must not take the others for gone.
-        Ok(_) if ending.is_cut_short() && ending.change.code() == exit::OK => {
-            Ok(exit::signalled(Signal::SIGTERM as i32))
+        match left {
+            // It says so: whoever goes on by our code must not take the others for gone.
+            Ok(_) if ending.is_cut_short() && ending.change.code() == exit::OK => {
+                Ok(exit::signalled(Signal::SIGTERM as i32))
+            }
+            Ok(left) => left.map(|()| ending.change.code()).map_err(Failure::from),
+            Err(signal) => Ok(exit::signalled(signal as i32)),
         }
-        Ok(left) => left.map(|()| ending.change.code()).map_err(Failure::from),
-        Err(signal) => Ok(exit::signalled(signal as i32)),
     }
 }

@@ -1,6 +1,7 @@
 //! `leasehold elect`: a command that runs on whichever machine leads.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use clap::{ArgGroup, Args};
@@ -165,7 +166,7 @@ async fn lead(
         console.failure(&Failure::new(exit::LOST, loss));
     }
     if args.forever && !ending.is_asked_to_end {
-        return stand_again(begun, signals).await;
+        return stand_again(begun, signals, console).await;
     }
     Ok(Then::End(match loss {
         Some(_) => exit::LOST,
@@ -173,9 +174,18 @@ async fn lead(
     }))
 }
 
-/// A command that ends at once is not started over and over.
-async fn stand_again(begun: Instant, signals: &mut Signals) -> Result<Then, Failure> {
-    if begun.elapsed() < BRIEF {
+/// A command that ends at once is not started over and over. On a terminal somebody may
+/// have pressed Ctrl-C, of which only the command knows: it takes a second one to end us.
+async fn stand_again(
+    begun: Instant,
+    signals: &mut Signals,
+    console: Console,
+) -> Result<Then, Failure> {
+    let is_attended = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if is_attended {
+        console.say("the command has ended; stands again in a second, unless Ctrl-C is pressed");
+    }
+    if is_attended || begun.elapsed() < BRIEF {
         tokio::select! {
             biased;
             signal = signals.end() => return Ok(Then::End(exit::signalled(signal as i32))),

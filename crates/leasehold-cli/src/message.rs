@@ -64,7 +64,11 @@ impl Message<'_> {
                 Err(Failure::new(exit::HELD, why))
             }
             Begun::GivenUp { attempts } => {
-                let why = format!("{key} is given up: begun {attempts} times and never done");
+                let often = match attempts {
+                    1 => "once".to_owned(),
+                    attempts => format!("{attempts} times"),
+                };
+                let why = format!("{key} is given up: begun {often} and never done");
                 Err(Failure::new(exit::GIVEN_UP, why))
             }
         }

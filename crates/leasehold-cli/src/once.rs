@@ -27,10 +27,12 @@ use crate::stuck::{Stuck, StuckArgs};
 /// the slot; for the others there is nothing to do, and they exit with 0. A
 /// machine whose clock is late asks for an old slot and is refused, and so is one
 /// whose clock is ahead by more than a period, where the store has a clock of its
-/// own (not etcd, not ZooKeeper).
+/// own (not etcd).
 ///
 /// A slot is done when the command has ended, whatever its exit code. If
-/// leasehold dies or loses the lock before that, --on-crash says what happens.
+/// leasehold dies, loses the lock or is told to end before that, --on-crash says
+/// what happens. While an earlier slot still runs the next one is not run: the
+/// exit code is 75, or 0 if --missed makes it up.
 ///
 /// With --key it runs once per key, such as a message's: a key whose command
 /// exited with 0 is done and not run again while the store remembers it (--keep);
@@ -44,12 +46,13 @@ use crate::stuck::{Stuck, StuckArgs};
 /// environment, beside what `leasehold run` gives it.
 #[derive(Debug, Args)]
 #[command(after_help = exit::TABLE)]
-#[command(group = ArgGroup::new("schedule").required(true).args(["per", "cron", "slot", "key"]))]
+#[command(group = ArgGroup::new("schedule").required(true).args(["per", "cron", "slot", "key", "reset"]))]
 #[command(
     override_usage = "leasehold once [OPTIONS] <NAME> --per <DUR> [--] <COMMAND>...
        leasehold once [OPTIONS] <NAME> --cron <EXPR> [--] <COMMAND>...
        leasehold once [OPTIONS] <NAME> --slot <N> [--] <COMMAND>...
-       leasehold once [OPTIONS] --key <KEY> -- <COMMAND>..."
+       leasehold once [OPTIONS] --key <KEY> -- <COMMAND>...
+       leasehold once [OPTIONS] <NAME> --reset"
 )]
 pub(crate) struct OnceArgs {
     /// What is done once; not with --key
@@ -66,6 +69,9 @@ pub(crate) struct OnceArgs {
     /// Once per key, which has no order: a message, an order's number
     #[arg(long, value_name = "KEY", conflicts_with_all = ["missed", "on_crash", "at_least"])]
     key: Option<String>,
+    /// Forget which slots were run, for a name whose last one was far beyond the right one
+    #[arg(long)]
+    reset: bool,
     /// With --key: how long it is remembered after it was last run [default: 1day]
     #[arg(long, value_name = "DUR", value_parser = args::positive)]
     keep: Option<Duration>,
@@ -128,7 +134,9 @@ pub(crate) async fn once(
     console: Console,
 ) -> Result<u8, Failure> {
     let (name, argv) = subject(args)?;
-    child::check(&argv[0])?;
+    if let Some(command) = argv.first() {
+        child::check(command)?;
+    }
     let schedule = schedule(args)?;
     let url = store::url(common)?;
     let mut signals = Signals::catch()?;
@@ -156,6 +164,11 @@ pub(crate) async fn once(
         return code;
     };
     let once = session.once(&name, schedule);
+    if args.reset {
+        let code = reset(&once, &name, console).await;
+        lock::leave(session).await;
+        return code;
+    }
     let once = once
         .missed(args.missed.into())
         .on_crash(args.on_crash.into())
@@ -174,7 +187,16 @@ pub(crate) async fn once(
     code
 }
 
-/// What is done once, unless it is a key, and the command.
+async fn reset(once: &Once, name: &Name, console: Console) -> Result<u8, Failure> {
+    if !once.reset().await? {
+        let why = format!("{name} is held elsewhere: nothing was forgotten");
+        return Err(Failure::new(exit::HELD, why));
+    }
+    console.detail(&format!("forgot which slots of {name} were run"));
+    Ok(exit::OK)
+}
+
+/// What is done once, unless it is a key, and the command, unless there is none.
 fn subject(args: &OnceArgs) -> Result<(Option<Name>, Vec<OsString>), Failure> {
     let (mut first, mut name) = (args.name.clone(), None);
     if args.key.is_none() {
@@ -191,6 +213,8 @@ fn subject(args: &OnceArgs) -> Result<(Option<Name>, Vec<OsString>), Failure> {
     // Without a name the first word is the command's.
     let words: Vec<_> = first.into_iter().chain(args.argv.iter().cloned()).collect();
     match (args.command.is_some(), words.is_empty()) {
+        (false, true) if args.reset => Ok((name, Vec::new())),
+        _ if args.reset => Err(Failure::usage("--reset runs no command")),
         (true, false) => {
             let why = "a command both after --command and in words; is a -- missing before it?";
             Err(Failure::usage(why))
@@ -233,7 +257,9 @@ impl Work<'_> {
             let run = match begun {
                 Begun::Started(run) => run,
                 // Somebody else went on from where we were.
-                Begun::Elsewhere | Begun::Old { .. } if has_run => return Ok(code),
+                Begun::Elsewhere | Begun::Busy { .. } | Begun::Old { .. } if has_run => {
+                    return Ok(code);
+                }
                 other => return self.nothing_to_do(&other, code),
             };
             let (ended, is_last) = self.one(run, signals, keepers).await?;
@@ -303,24 +329,44 @@ impl Work<'_> {
         Ok((ending.change.code(), false))
     }
 
+    /// What may be wrong: the clock, or the number that was given.
+    fn hint(&self, clock: &'static str, number: &'static str) -> &'static str {
+        match self.args.slot {
+            Some(_) => number,
+            None => clock,
+        }
+    }
+
     fn nothing_to_do(&self, begun: &Begun, code: u8) -> Result<u8, Failure> {
         let name = self.name;
         match begun {
             Begun::Elsewhere => self.console.detail(&format!("{name} runs elsewhere")),
+            Begun::Busy { slot, running } => {
+                let because = match running {
+                    Some(running) => format!("slot {running} still runs elsewhere"),
+                    None => "the name is held by somebody who runs no slot of it".to_owned(),
+                };
+                let why = format!("slot {slot} of {name} is not run: {because}");
+                if running.is_none() || !self.makes_up() {
+                    return Err(Failure::new(exit::HELD, why));
+                }
+                self.console.detail(&why);
+            }
             Begun::Done { slot } => {
                 let done = format!("slot {slot} of {name} is done");
                 self.console.detail(&done);
             }
             Begun::Old { slot, last } => {
+                let hint = self.hint("is the clock late?", "numbers must grow");
                 let late = format!(
-                    "slot {slot} of {name} is too old: slot {last} was run already; is the clock late?"
+                    "slot {slot} of {name} is too old: slot {last} was run already; {hint}"
                 );
                 return Err(Failure::new(exit::HELD, late));
             }
             Begun::TooFarAhead { slot, latest } => {
+                let hint = self.hint("is the clock right?", "is the number right?");
                 let ahead = format!(
-                    "slot {slot} of {name} is too far ahead: the store allows up to {latest}; is \
-                     the clock right?"
+                    "slot {slot} of {name} is too far ahead: up to {latest} is allowed; {hint}"
                 );
                 return Err(Failure::new(exit::CONFIG, ahead));
             }

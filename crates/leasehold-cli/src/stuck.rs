@@ -46,6 +46,12 @@ impl Stuck {
         })
     }
 
+    /// Counted from now: what came before was waiting for others.
+    pub(crate) fn from_now(self, guard: &Guard) -> Self {
+        let after = self.after.saturating_add(guard.held());
+        Self { after, ..self }
+    }
+
     pub(crate) fn tell(&self, guard: &Guard, console: Console) {
         let (name, held) = (guard.name(), guard.held());
         console.event(&json!({ "event": "stuck", "name": name, "held_ms": millis(held) }));

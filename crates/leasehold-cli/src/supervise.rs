@@ -145,6 +145,10 @@ impl Supervision<'_> {
             }
         }
         is_plainly_asked |= hung_up.is_some_and(|since| since.elapsed() < LIVES_ON);
+        // The keys of a terminal reach whoever has it, and that was not us.
+        if has_terminal && is_interrupted(change) {
+            (is_asked_to_end, is_plainly_asked) = (true, true);
+        }
         let is_overtime = matches!(overtime, Overtime::Told);
         if stage == Stage::Told || is_overtime {
             let too_long = async {
@@ -276,6 +280,16 @@ impl Supervision<'_> {
         }
         self.child.signal(Signal::SIGCONT);
     }
+}
+
+/// Whether Ctrl-C or Ctrl-\ ended the command, or it says that they did, as shells do.
+fn is_interrupted(change: Change) -> bool {
+    let keys = [Signal::SIGINT, Signal::SIGQUIT].map(|signal| signal as i32);
+    keys.into_iter().any(|signal| match change {
+        Change::Killed(by) => by == signal,
+        Change::Exited(code) => code == exit::signalled(signal),
+        Change::Stopped(_) => false,
+    })
 }
 
 fn asks_to_end(signal: Signal) -> bool {

@@ -10,6 +10,7 @@ use self::record::Record;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::guard::{Guard, Lost};
+use crate::name::Name;
 use crate::session::Session;
 
 /// How long a leader's value may be, in bytes: two of them fit into a memo.
@@ -136,7 +137,14 @@ impl Election {
         Ok((leader, record.into_leaders()))
     }
 
+    /// With proof where the store can give it, so that a server which was replaced and
+    /// does not know it names no leader.
     async fn holder(&self) -> Result<Option<u64>> {
+        let core = self.session.core();
+        if core.promises.holders {
+            let holders = core.engine.holders(&Name::new(&self.name)?).await?;
+            return Ok(holders.first().copied());
+        }
         let queue = self.session.inspector().queue(&self.name).await?;
         Ok(queue.holders().next().map(|claimant| claimant.holder))
     }

@@ -9,14 +9,22 @@ mod schedule;
 
 use std::time::Duration;
 
+use self::rule::{Meanwhile, Record, Step, meanwhile, step};
 pub use self::rule::{Missed, OnCrash};
-use self::rule::{Record, Step, step};
 pub use self::schedule::Schedule;
+use crate::backoff;
 use crate::clock::wall_time;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
 use crate::guard::Guard;
+use crate::random::random_u64;
 use crate::session::Session;
+
+/// How often, and with which pauses, to look what a holder does that has not said so
+/// yet: about a second in all.
+const LOOKS: u32 = 14;
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LAST_LOOK: Duration = Duration::from_millis(120);
 
 /// Something that is done once per slot. Made by [`Session::once`].
 #[derive(Debug, Clone)]
@@ -35,8 +43,17 @@ pub enum Begun<R = Run> {
     /// It is ours to run. Ask again when it is complete: there may be more, if
     /// missed ones are made up.
     Started(R),
-    /// Somebody else runs a slot right now.
+    /// Somebody else runs this slot right now.
     Elsewhere,
+    /// The lock is held for something else, and the slot is not run. Asking again
+    /// later, or [`Missed`], has it run.
+    Busy {
+        /// The slot that was asked for.
+        slot: u64,
+        /// The earlier slot that still runs, or whose lock is still kept. None if whoever holds the lock has begun
+        /// no slot: it has just died, or uses the name as a plain lock.
+        running: Option<u64>,
+    },
     /// This slot was run, or given up.
     Done {
         /// The slot that was asked for.
@@ -64,6 +81,7 @@ impl<R> Begun<R> {
         match self {
             Self::Started(run) => Begun::Started(change(run)),
             Self::Elsewhere => Begun::Elsewhere,
+            Self::Busy { slot, running } => Begun::Busy { slot, running },
             Self::Done { slot } => Begun::Done { slot },
             Self::Old { slot, last } => Begun::Old { slot, last },
             Self::TooFarAhead { slot, latest } => Begun::TooFarAhead { slot, latest },
@@ -149,12 +167,82 @@ impl Once {
     /// # Cancel safety
     /// As for [`begin`](Self::begin).
     pub async fn begin_slot(&self, due: u64) -> Result<Begun> {
+        let clock = self.session.core().clock;
+        for attempt in 0..LOOKS {
+            if let Some(guard) = self.session.mutex(&self.name).try_lock().await? {
+                return self.decide(guard, due).await;
+            }
+            // Whoever runs an earlier slot is not waited for.
+            let is_last_look = attempt + 1 == LOOKS;
+            if let Some(begun) = self.elsewhere(due, is_last_look).await? {
+                return Ok(begun);
+            }
+            let pause = backoff::pause(attempt, FIRST_LOOK, LAST_LOOK, random_u64());
+            clock.sleep_until(clock.now() + pause).await;
+        }
+        Ok(Begun::Busy {
+            slot: due,
+            running: None,
+        })
+    }
+
+    /// Forgets which slots were run: whoever asks next begins anew, with any slot of any
+    /// schedule. For a name whose last slot was far beyond the right one. `false` if
+    /// somebody holds the lock; then nothing is changed.
+    ///
+    /// # Errors
+    /// As for [`begin`](Self::begin).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves it open whether they are forgotten.
+    pub async fn reset(&self) -> Result<bool> {
         let Some(guard) = self.session.mutex(&self.name).try_lock().await? else {
-            // A slot that is over need not wait for the one that runs.
-            return Ok(Begun::Elsewhere);
+            return Ok(false);
         };
-        let begun = self.decide(guard, due).await?;
-        Ok(begun)
+        if let Some(memo) = self.session.memo(&self.name).await?.memo {
+            Record::read(&memo.bytes).ok_or_else(|| self.not_ours())?;
+            guard.write_memo("").await?;
+        }
+        guard.release().await?;
+        Ok(true)
+    }
+
+    /// What to say of a slot while another holds the lock. `None` if that one has not
+    /// said yet what it does, or is gone already.
+    async fn elsewhere(&self, due: u64, is_last_look: bool) -> Result<Option<Begun>> {
+        let core = self.session.core();
+        // Before the memo: whoever holds writes it, and nobody before writes it again.
+        let queue = self.session.inspector().queue(&self.name).await?;
+        let holder = queue.holders().next().and_then(|holder| holder.token);
+        let reading = self.session.memo(&self.name).await?;
+        let (record, is_holders) = match &reading.memo {
+            None => (None, false),
+            Some(memo) => {
+                let tokens = core.promises.tokens_per_grant;
+                let is_holders = holder.is_some_and(|token| memo.is_of(token.get(), tokens));
+                (Some(self.read(&memo.bytes)?), is_holders)
+            }
+        };
+        let last = record.as_ref().map(|record| record.slot);
+        if let Some(latest) = self.schedule.latest(reading.time, last)
+            && due > latest
+        {
+            let slot = due;
+            return Ok(Some(Begun::TooFarAhead { slot, latest }));
+        }
+        Ok(match meanwhile(record.as_ref(), is_holders, due) {
+            Meanwhile::Unknown => None,
+            Meanwhile::Leaving { .. } if !is_last_look => None,
+            Meanwhile::Runs => Some(Begun::Elsewhere),
+            Meanwhile::Done => Some(Begun::Done { slot: due }),
+            Meanwhile::Old { last } => Some(Begun::Old { slot: due, last }),
+            Meanwhile::Earlier { running } | Meanwhile::Leaving { last: running } => {
+                Some(Begun::Busy {
+                    slot: due,
+                    running: Some(running),
+                })
+            }
+        })
     }
 
     async fn decide(&self, guard: Guard, due: u64) -> Result<Begun> {
@@ -206,10 +294,7 @@ impl Once {
     }
 
     fn read(&self, bytes: &[u8]) -> Result<Record> {
-        let Some(record) = Record::read(bytes) else {
-            let why = "the name's memo is not that of something done once: choose another name";
-            return Err(self.error(ErrorKind::Conflict, why));
-        };
+        let record = Record::read(bytes).ok_or_else(|| self.not_ours())?;
         let schedule = self.schedule.to_string();
         if record.schedule != schedule {
             let used = record.schedule;
@@ -220,6 +305,11 @@ impl Once {
             return Err(self.error(ErrorKind::Conflict, why));
         }
         Ok(record)
+    }
+
+    fn not_ours(&self) -> Error {
+        let why = "the name's memo is not that of something done once: choose another name";
+        self.error(ErrorKind::Conflict, why)
     }
 
     fn error(&self, kind: ErrorKind, why: impl Into<String>) -> Error {

@@ -290,6 +290,31 @@ async fn locks_move_with_their_slot() {
     assert!(next.token() > token);
 }
 
+/// Whatever forgets who is there forgets who went in as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_leaves_a_barrier_by_the_word_of_a_master_that_forgot_who_is_inside() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path());
+    // Nothing is renewed before this test is over.
+    let a = session(&cluster.url(), "ttl=1h").await;
+    let b = session(&cluster.url(), "ttl=1h").await;
+    for name in ["x", "load/test", "other"] {
+        let (one, other) = (a.barrier(name, 2), b.barrier(name, 2));
+        let (one, _other) = tokio::try_join!(one.enter(), other.enter()).unwrap();
+        let leaving = tokio::spawn(one.leave());
+        while a.inspector().queue(name).await.unwrap().claims.len() > 1 {
+            tokio::task::yield_now().await;
+        }
+        let master = cluster.owner(cluster.slot(&format!("lh:{{{name}}}")));
+        cluster.servers[master].command(&["FLUSHALL"]);
+        let error = leaving.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost(Lost::Gone), "{error}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_loses_a_master_goes_on_with_its_replica() {
     if must_skip(lacks_redis()) {

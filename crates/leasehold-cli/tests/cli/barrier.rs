@@ -103,6 +103,30 @@ fn a_wait_for_others_ends_at_its_time() {
 }
 
 #[test]
+fn a_member_that_takes_too_long_is_told_and_goes_on() {
+    let world = World::new();
+    let slow = "until test -e told; do sleep 0.02; done; exit 3";
+    let hook = "echo $LEASEHOLD_NAME >> told";
+    let both = [slow, "true"].map(|command| {
+        let stuck = ["--stuck-after", "200ms", "--on-stuck", hook];
+        let member = ["barrier", "x", "--members", "2"];
+        world.start(&[&member[..], &stuck, &["-c", command]].concat())
+    });
+    assert_eq!(both.map(|running| running.done().code), [3, 0]);
+    // Waiting for each other, before and after, is no work that takes long.
+    assert_eq!(world.lines("told"), ["x"]);
+}
+
+#[test]
+fn a_signal_that_comes_with_the_commands_end_counts() {
+    let world = World::new();
+    for _ in 0..5 {
+        let told = member(&world, "1", "trap '' TERM; kill -TERM $PPID; exit 0");
+        assert_eq!(told.done().code, 143);
+    }
+}
+
+#[test]
 fn bad_input_is_one_line() {
     let world = World::new();
     let _waiting = member(&world, "2", "true");
@@ -129,6 +153,10 @@ fn bad_input_is_one_line() {
         assert_eq!(done.code, 64, "{arguments:?} {done:?}");
         assert!(done.complaint().contains(says), "{arguments:?} {done:?}");
     }
+    let _plain = world.start(&["run", "plain", "sleep", "60"]);
+    world.until_held("plain");
+    let plain = ["barrier", "plain", "--members", "2", "true"];
+    world.refuses(&plain, 64, "plain");
     let missing = ["barrier", "y", "--members", "2", "/nowhere"];
     world.refuses(&missing, 127, "/nowhere");
 }

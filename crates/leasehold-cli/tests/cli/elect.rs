@@ -76,15 +76,26 @@ fn observe(url: String, stop: std::sync::mpsc::Receiver<u64>) -> Vec<Sighting> {
 
 #[test]
 fn a_leader_that_is_killed_fifty_times_is_followed_by_one_other_each_time() {
-    const KILLS: usize = 50;
-    let world = World::new();
-    let mut candidates: Vec<_> = (0..5).map(|number| candidate(&world, number)).collect();
+    one_follows_the_other(&World::new(), 50);
+}
+
+/// A server that hears of no death but by silence.
+#[cfg(feature = "redis")]
+#[test]
+fn a_leader_that_is_killed_is_followed_by_one_other_on_a_server() {
+    if let Some(server) = crate::redis_server::Server::start() {
+        one_follows_the_other(&World::on(format!("{}?ttl=1s", server.world().url())), 12);
+    }
+}
+
+fn one_follows_the_other(world: &World, kill_times: usize) {
+    let mut candidates: Vec<_> = (0..5).map(|number| candidate(world, number)).collect();
     let (tell, stop) = std::sync::mpsc::channel();
     let url = world.url();
     let observing = std::thread::spawn(move || observe(url, stop));
     let mut took = Vec::new();
-    for kills in 0..KILLS {
-        let term = until("a leader", || terms(&world).into_iter().nth(kills));
+    for kills in 0..kill_times {
+        let term = until("a leader", || terms(world).into_iter().nth(kills));
         let dies = candidates
             .iter()
             .position(|candidate| candidate.pid() == term.leasehold);
@@ -92,16 +103,16 @@ fn a_leader_that_is_killed_fifty_times_is_followed_by_one_other_each_time() {
         let killed = Instant::now();
         kill(term.leasehold, Signal::SIGKILL).unwrap();
         until("the next leader", || {
-            terms(&world).into_iter().nth(kills + 1)
+            terms(world).into_iter().nth(kills + 1)
         });
         took.push(killed.elapsed());
         drop(dies);
         until_dead(term.command);
-        candidates.push(candidate(&world, kills + 5));
+        candidates.push(candidate(world, kills + 5));
     }
-    let terms = terms(&world);
+    let terms = terms(world);
     let tokens: Vec<_> = terms.iter().map(|term| term.token).collect();
-    assert_eq!(tokens.len(), KILLS + 1);
+    assert_eq!(tokens.len(), kill_times + 1);
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     let overlaps = fs::read_to_string(world.path("overlaps")).unwrap_or_default();
     assert_eq!(overlaps, "");
@@ -153,6 +164,29 @@ fn one_that_stands_forever_leads_again_until_a_signal_comes() {
     assert_eq!(running.done().code, 128 + 15);
     let done = world.run(&["elect", "leader", "--", "printenv", "LEASEHOLD_TERM"]);
     assert_eq!(done.stdout.trim_end(), "3", "{done:?}");
+}
+
+#[test]
+fn a_signal_that_comes_with_the_commands_end_ends_one_that_stands_forever() {
+    let world = World::new();
+    let told = "echo >> led; trap '' TERM; kill -TERM $PPID; exit 0";
+    let done = world.run(&["elect", "leader", "--forever", "-c", told]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert_eq!(world.lines("led").len(), 1);
+}
+
+/// It is a mutex of that name; whoever has it leads nobody.
+#[test]
+fn a_plain_lock_of_the_name_is_waited_for() {
+    let world = World::new();
+    let plain = world.start(&["run", "leader", "sleep", "60"]);
+    world.until_held("leader");
+    let candidate = world.start(&["elect", "leader", "--", "printenv", "LEASEHOLD_TERM"]);
+    world.until_claims("leader", 1, 1);
+    plain.signal(Signal::SIGTERM);
+    assert_eq!(plain.done().code, 143);
+    let done = candidate.done();
+    assert_eq!((done.code, done.stdout.trim_end()), (0, "1"), "{done:?}");
 }
 
 #[test]

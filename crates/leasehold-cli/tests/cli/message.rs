@@ -128,6 +128,30 @@ fn a_command_that_a_signal_ends_is_not_done() {
     }
 }
 
+/// As when a whole service is told to end: the command may be gone before we see it.
+#[test]
+fn a_signal_that_comes_with_the_commands_end_counts() {
+    let world = World::new();
+    for number in 0..10 {
+        let key = format!("k{number}");
+        let told = "trap '' TERM; kill -TERM $PPID; exit 0";
+        let done = world.run(&once(&key, &["-c", told]));
+        assert_eq!(done.code, 143, "{done:?}");
+        assert_eq!(world.run(&once(&key, &["--", "echo", "x"])).stdout, "x\n");
+    }
+}
+
+#[test]
+fn a_plain_lock_in_a_messages_place_keeps_it_waiting_and_loses_nothing() {
+    let world = World::new();
+    let plain = world.start(&["run", "dedupe/k", "sleep", "60"]);
+    world.until_held("dedupe/k");
+    world.refuses(&once("k", &["--", "echo", "x"]), 75, "ask again in");
+    plain.signal(Signal::SIGTERM);
+    assert_eq!(plain.done().code, 143);
+    assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "x\n");
+}
+
 #[test]
 fn a_command_that_is_not_there_is_no_attempt() {
     let world = World::new();

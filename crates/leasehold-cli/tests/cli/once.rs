@@ -223,6 +223,57 @@ fn a_slot_that_is_done_is_no_failure_and_an_old_one_is() {
     assert!(ahead.complaint().contains("too far ahead"), "{ahead:?}");
 }
 
+/// Exit code 0 means that the slot is run, by us or elsewhere, or will be.
+#[test]
+fn a_slot_that_is_not_run_because_an_earlier_one_runs_is_told() {
+    let world = World::new();
+    let running = world.start(&asking("5", "retry", "echo >> begun; exec sleep 60"));
+    world.line("begun");
+    let ask = |slot| ["once", "job", "--slot", slot, "--", "echo", "ran"];
+    let same = world.run(&ask("5"));
+    assert_eq!((same.code, &*same.stdout, &*same.stderr), (0, "", ""));
+    world.refuses(&ask("6"), 75, "slot 6 of job is not run: slot 5 still runs");
+    world.refuses(&ask("4"), 75, "slot 5 was run already");
+    world.refuses(&ask("9999999999"), 78, "too far ahead");
+    let made_up_later = world.run(&asking("6", "retry", "echo ran"));
+    assert_eq!((made_up_later.code, &*made_up_later.stdout), (0, ""));
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.done().code, 143);
+    assert_eq!(world.run(&ask("6")).stdout, "ran\n");
+}
+
+#[test]
+fn a_slot_far_in_the_future_can_be_forgotten() {
+    let world = World::new();
+    let ask = |slot| ["once", "job", "--slot", slot, "--", "echo", "ran"];
+    assert_eq!(world.run(&ask("20261231235959")).stdout, "ran\n");
+    world.refuses(&ask("20261231"), 75, "too old");
+    let reset = ["once", "job", "--reset"];
+    let running = world.start(&["once", "job", "--slot", "20261231235960", "-c", "sleep 60"]);
+    world.until_held("job");
+    world.refuses(&reset, 75, "nothing was forgotten");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.done().code, 143);
+    let done = world.run(&reset);
+    assert_eq!((done.code, &*done.stdout, &*done.stderr), (0, "", ""));
+    assert_eq!(world.run(&ask("20261231")).stdout, "ran\n");
+    assert_eq!(world.run(&["elect", "leader", "true"]).code, 0);
+    world.refuses(&["once", "leader", "--reset"], 64, "choose another name");
+    world.refuses(&["once", "job", "--reset", "true"], 64, "runs no command");
+}
+
+#[test]
+fn a_plain_lock_of_the_name_is_told_and_nothing_is_lost() {
+    let world = World::new();
+    let plain = world.start(&["run", "job", "sleep", "60"]);
+    world.until_held("job");
+    let ask = ["once", "job", "--slot", "1", "--", "echo", "ran"];
+    world.refuses(&ask, 75, "held by somebody who runs no slot of it");
+    plain.signal(Signal::SIGTERM);
+    assert_eq!(plain.done().code, 143);
+    assert_eq!(world.run(&ask).stdout, "ran\n");
+}
+
 #[test]
 fn a_run_that_is_told_to_end_is_cut_off() {
     let world = World::new();

@@ -111,6 +111,52 @@ fn the_interrupt_key_reaches_the_command() {
     assert_eq!(screen.code(), 9);
 }
 
+/// Whatever holds for it: the command ends, the lock is free, and the code says why.
+#[test]
+fn the_interrupt_key_ends_the_command_and_gives_the_lock_back() {
+    let script = "echo ready; exec sleep 1000";
+    for words in [
+        &["run", "x"][..],
+        &["elect", "x"],
+        &["elect", "x", "--forever"],
+        &["once", "x", "--slot", "5"],
+        &["once", "--key", "x"],
+        &["barrier", "x", "--members", "1"],
+    ] {
+        let world = World::new();
+        let arguments = [words, &["-c", script]].concat();
+        let mut screen = Screen::start(&world, &arguments, &[]);
+        screen.until_shown("ready");
+        screen.press("\u{3}");
+        assert_eq!(screen.code(), 130, "{words:?}");
+        let name = if words.contains(&"--key") {
+            "dedupe/x"
+        } else {
+            "x"
+        };
+        world.until_claims(name, 0, 0);
+        if words[0] == "once" {
+            // It was cut off, so it is begun again.
+            let again = [words, &["--", "printenv", "LEASEHOLD_ATTEMPT"]].concat();
+            assert_eq!(world.run(&again).stdout, "2\n", "{words:?}");
+        }
+    }
+}
+
+/// A command that tidies up and ends well tells nobody that a key was pressed.
+#[test]
+fn the_interrupt_key_pressed_twice_ends_one_that_stands_forever() {
+    let world = World::new();
+    let tidy = "trap 'exit 0' INT; echo ready; while :; do sleep 0.02; done";
+    let mut screen = Screen::start(&world, &["elect", "x", "--forever", "-c", tidy], &[]);
+    screen.until_shown("ready");
+    screen.press("\u{3}");
+    screen.until_shown("unless Ctrl-C is pressed");
+    screen.press("\u{3}");
+    assert_eq!(screen.code(), 130);
+    world.until_claims("x", 0, 0);
+}
+
 #[test]
 fn the_stop_key_does_not_hang_where_nobody_can_continue_us() {
     let world = World::new();

@@ -72,6 +72,14 @@ impl Once {
         let begun = self.engine_room.run(self.lock.begin_slot(due))??;
         Ok(begun.map(|run| self.beside(run)))
     }
+
+    /// Forgets which slots were run; `false` if somebody holds the lock.
+    ///
+    /// # Errors
+    /// As for [`crate::once::Once::reset`].
+    pub fn reset(&self) -> Result<bool> {
+        self.engine_room.run(self.lock.reset())?
+    }
 }
 
 impl Holding for crate::once::Run {

@@ -18,6 +18,9 @@ const SHORT: Duration = Duration::from_secs(3);
 pub(super) fn cases() -> Vec<Case> {
     vec![
         Case::new(&[1], memo, of_many_who_ask_for_a_slot_one_runs_it),
+        Case::new(&[], memo, while_one_runs_others_hear_which_slot_it_is),
+        Case::new(&[], memo, a_plain_lock_of_the_name_is_no_slot_that_runs),
+        Case::new(&[], memo, what_was_run_can_be_forgotten),
         Case::new(&[], memo, a_late_one_and_one_far_ahead_are_refused),
         Case::new(&[], memo, a_run_that_was_cut_off_is_repeated),
         Case::new(&[], memo, a_run_that_was_cut_off_is_given_up),
@@ -64,7 +67,9 @@ async fn asked(once: &Once, slot: u64) -> Begun {
     soon("the lock is free", async {
         loop {
             match once.begin_slot(slot).await.unwrap() {
-                Begun::Elsewhere => tokio::time::sleep(Duration::from_millis(5)).await,
+                Begun::Elsewhere | Begun::Busy { .. } => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
                 begun => return begun,
             }
         }
@@ -98,7 +103,7 @@ async fn of_many_who_ask_for_a_slot_one_runs_it(bench: Bench) {
                             runs += 1;
                             run.complete().await.unwrap();
                         }
-                        Begun::Elsewhere => tokio::task::yield_now().await,
+                        Begun::Elsewhere | Begun::Busy { .. } => tokio::task::yield_now().await,
                         Begun::Done { .. } => return runs,
                         other => panic!("{other:?}"),
                     }
@@ -112,6 +117,61 @@ async fn of_many_who_ask_for_a_slot_one_runs_it(bench: Bench) {
             runs += soon("all have asked", one).await.unwrap();
         }
         assert_eq!(runs, 1, "slot {slot}");
+    }
+}
+
+async fn while_one_runs_others_hear_which_slot_it_is(bench: Bench) {
+    let (session, name) = (bench.session(TTL).await, bench.name());
+    let other = numbered(&bench.session(TTL).await, &name);
+    let ask = async |slot| other.begin_slot(slot).await.unwrap();
+    let mut run = started(&numbered(&session, &name), 7).await;
+    assert!(matches!(ask(7).await, Begun::Elsewhere));
+    assert!(matches!(ask(6).await, Begun::Old { slot: 6, last: 7 }));
+    let next = ask(8).await;
+    let running = Some(7);
+    assert!(
+        matches!(next, Begun::Busy { slot: 8, running: seen } if seen == running),
+        "{next:?}"
+    );
+    let ahead = ask(1_000_000_000).await;
+    assert!(matches!(ahead, Begun::TooFarAhead { .. }), "{ahead:?}");
+    // Done, although the lock is still held.
+    run.mark_done().await.unwrap();
+    let done = ask(7).await;
+    assert!(matches!(done, Begun::Done { slot: 7 }), "{done:?}");
+    run.complete().await.unwrap();
+    assert_eq!(started(&other, 8).await.attempt(), 1);
+}
+
+async fn what_was_run_can_be_forgotten(bench: Bench) {
+    let (session, name) = (bench.session(TTL).await, bench.name());
+    let once = numbered(&session, &name);
+    let run = started(&once, 1_000_000).await;
+    let other = numbered(&bench.session(TTL).await, &name);
+    assert!(!other.reset().await.unwrap(), "it is held");
+    run.complete().await.unwrap();
+    let old = asked(&other, 7).await;
+    assert!(matches!(old, Begun::Old { .. }), "{old:?}");
+    until("it is forgotten", || async { other.reset().await.unwrap() }).await;
+    let run = started(&once, 7).await;
+    assert_eq!((run.slot(), run.attempt()), (7, 1));
+}
+
+/// Nobody takes it for a run; and nothing is lost by it.
+async fn a_plain_lock_of_the_name_is_no_slot_that_runs(bench: Bench) {
+    let (session, name) = (bench.session(TTL).await, bench.name());
+    let once = numbered(&bench.session(TTL).await, &name);
+    for slot in [1, 2] {
+        let plain = session.mutex(&name).lock().await.unwrap();
+        let busy = once.begin_slot(slot).await.unwrap();
+        assert!(
+            matches!(busy, Begun::Busy { running: None, .. }),
+            "{busy:?}"
+        );
+        plain.release().await.unwrap();
+        let run = started(&once, slot).await;
+        assert_eq!((run.slot(), run.attempt()), (slot, 1));
+        run.complete().await.unwrap();
     }
 }
 
@@ -214,12 +274,19 @@ async fn a_name_with_another_schedule_is_refused(bench: Bench) {
     until("it is refused", refused).await;
 }
 
+/// What the store's clock shows, if it has one; some tell it only those who write.
+async fn time(session: &Session, name: &str) -> Option<Duration> {
+    let guard = session.mutex(name).lock().await.unwrap();
+    let time = session.memo(name).await.unwrap().time;
+    guard.release().await.unwrap();
+    time
+}
+
 async fn a_clock_far_ahead_of_the_stores_is_found_out(bench: Bench) {
     let (session, name) = (bench.session(TTL).await, bench.name());
     let hourly = Schedule::per(Duration::from_secs(3600)).unwrap();
     let once = session.once(&name, hourly.clone());
-    let reading = session.memo(&name).await.unwrap();
-    let Some(now) = reading.time else {
+    let Some(now) = time(&session, &name).await else {
         // A store without a clock cannot know.
         let present = hourly.slot_at(crate::clock::wall_time()).unwrap();
         return started(&once, present + 5).await.complete().await.unwrap();
@@ -308,7 +375,7 @@ async fn a_runner_stopped_past_its_ttl_completes_nothing(bench: Bench) {
 async fn clocks_that_are_an_hour_off_run_no_slot_twice(bench: Bench) {
     let (session, name) = (bench.session(TTL).await, bench.name());
     let once = session.once(&name, quarters());
-    let time = session.memo(&name).await.unwrap().time;
+    let time = time(&session, &name).await;
     let now = time.unwrap_or_else(crate::clock::wall_time);
     let present = quarters().slot_at(now).unwrap();
     started(&once, present).await.complete().await.unwrap();

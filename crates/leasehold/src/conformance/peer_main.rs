@@ -181,6 +181,7 @@ impl Served {
                 format!("started {attempt}")
             }
             Slot::Elsewhere => "elsewhere".into(),
+            Slot::Busy { .. } => "busy".into(),
             Slot::Done { .. } => "done".into(),
             Slot::Old { .. } => "old".into(),
             Slot::TooFarAhead { .. } => "too far ahead".into(),

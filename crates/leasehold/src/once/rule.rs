@@ -100,6 +100,41 @@ pub(super) fn step(
     run(made_up.unwrap_or(due))
 }
 
+/// What becomes of a slot while another holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meanwhile {
+    /// The holder runs it.
+    Runs,
+    Done,
+    /// A later one was begun.
+    Old {
+        last: u64,
+    },
+    /// The holder runs an earlier one.
+    Earlier {
+        running: u64,
+    },
+    /// The holder has done an earlier one, and is about to give the lock back, or keeps
+    /// it for a while.
+    Leaving {
+        last: u64,
+    },
+    /// The holder has not said what it does.
+    Unknown,
+}
+
+/// `is_holders` if the record was written by the one who holds the lock now.
+pub(super) fn meanwhile(record: Option<&Record>, is_holders: bool, due: u64) -> Meanwhile {
+    match record {
+        Some(last) if last.slot > due => Meanwhile::Old { last: last.slot },
+        Some(last) if last.slot == due && last.is_done => Meanwhile::Done,
+        Some(last) if is_holders && last.slot == due => Meanwhile::Runs,
+        Some(last) if is_holders && last.is_done => Meanwhile::Leaving { last: last.slot },
+        Some(last) if is_holders => Meanwhile::Earlier { running: last.slot },
+        _ => Meanwhile::Unknown,
+    }
+}
+
 impl Record {
     pub(super) fn write(&self) -> String {
         let Self {
@@ -186,6 +221,27 @@ mod tests {
         let cut_off = || Some(record(9, false));
         assert_eq!(then(cut_off(), Missed::Latest, OnCrash::GiveUp), run(10, 1));
         assert_eq!(then(cut_off(), Missed::All, OnCrash::GiveUp), run(10, 1));
+    }
+
+    #[test]
+    fn while_another_holds_only_what_it_wrote_says_what_runs() {
+        let during = |slot, is_done, is_holders| {
+            let last = record(slot, is_done);
+            meanwhile(Some(&last), is_holders, 10)
+        };
+        for is_holders in [true, false] {
+            assert_eq!(during(10, true, is_holders), Meanwhile::Done);
+            let old = Meanwhile::Old { last: 11 };
+            assert_eq!(during(11, false, is_holders), old);
+        }
+        assert_eq!(during(10, false, true), Meanwhile::Runs);
+        // It was cut off, and whoever holds has not begun it again yet.
+        assert_eq!(during(10, false, false), Meanwhile::Unknown);
+        let earlier = Meanwhile::Earlier { running: 9 };
+        assert_eq!(during(9, false, true), earlier);
+        assert_eq!(during(9, true, true), Meanwhile::Leaving { last: 9 });
+        assert_eq!(during(9, true, false), Meanwhile::Unknown);
+        assert_eq!(meanwhile(None, false, 10), Meanwhile::Unknown);
     }
 
     #[test]

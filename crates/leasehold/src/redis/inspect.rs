@@ -51,7 +51,10 @@ impl Inspect for RedisEngine {
                 let locks = locks
                     .into_iter()
                     .filter_map(|key| String::from_utf8(key).ok());
-                let found: Vec<_> = locks.filter_map(|key| Keys::name(&key)).collect();
+                let locks = locks.filter_map(|key| Keys::name(&key));
+                let found: Vec<_> = locks
+                    .filter(|name| name.as_str().starts_with(prefix))
+                    .collect();
                 names.extend(self.alive(found).await?);
                 cursor = next;
                 if cursor == 0 {

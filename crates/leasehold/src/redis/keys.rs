@@ -12,6 +12,10 @@ const IN_KEYS: &AsciiSet = &AsciiSet::EMPTY.add(b'%').add(b'{').add(b'}');
 /// What separates the fields of a record, or be taken for an escape.
 const IN_FIELDS: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
+/// A name that ends like this lies in the slot of the one without it: a barrier has two
+/// names, and what forgets one of them must forget the other.
+const BESIDE: &str = ".gate";
+
 /// The keys of one lock: all in one slot. Every claim has them, so they lie in
 /// one text, one behind the other; the lock's own is the beginning of the first.
 #[derive(Debug, Clone)]
@@ -23,13 +27,19 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn of(name: &Name) -> Self {
-        let name = utf8_percent_encode(name.as_str(), IN_KEYS);
-        let length = "lh:{}".len() + name.clone().map(str::len).sum::<usize>();
+        let (name, beside) = match name.as_str().trim_end_matches(BESIDE).len() {
+            // Nothing in braces would be no hash tag.
+            0 => name.as_str().split_at(BESIDE.len()),
+            length => name.as_str().split_at(length),
+        };
+        let name = utf8_percent_encode(name, IN_KEYS);
+        let length = "lh:{}".len() + name.clone().map(str::len).sum::<usize>() + beside.len();
         let mut text = String::with_capacity(3 * length + ":q:c:ev".len());
         for end in [":q", ":c", ":ev"] {
             text.push_str("lh:{");
             text.extend(name.clone());
             text.push('}');
+            text.push_str(beside);
             text.push_str(end);
         }
         Self { text, length }
@@ -56,15 +66,23 @@ impl Keys {
 
     /// The name of the lock that has this key; none for the keys beside it.
     pub(super) fn name(lock: &str) -> Option<Name> {
-        let encoded = lock.strip_prefix("lh:{")?.strip_suffix('}')?;
+        let (encoded, beside) = lock.strip_prefix("lh:{")?.split_once('}')?;
+        if !beside.trim_end_matches(BESIDE).is_empty() {
+            return None;
+        }
         let name = percent_decode_str(encoded).decode_utf8().ok()?;
-        Name::new(name).ok()
+        Name::new(name.into_owned() + beside).ok()
     }
 }
 
-/// The pattern of the locks whose names start like this. A key that ends with
-/// a brace is a lock: the keys beside it end with a letter.
+/// A pattern of the locks whose names start like this, and of some others. A key that
+/// ends with a brace, or as `BESIDE` does, is a lock: the keys beside it end with another
+/// letter.
 pub(super) fn pattern(prefix: &str) -> String {
+    // The end of the prefix may lie behind the braces.
+    let parts = (1..=BESIDE.len()).map(|length| &BESIDE[..length]);
+    let base = parts.filter_map(|part| prefix.strip_suffix(part)).next();
+    let prefix = base.unwrap_or(prefix).trim_end_matches(BESIDE);
     let encoded = utf8_percent_encode(prefix, IN_KEYS).to_string();
     let mut pattern = String::from("lh:{");
     for letter in encoded.chars() {
@@ -73,7 +91,7 @@ pub(super) fn pattern(prefix: &str) -> String {
         }
         pattern.push(letter);
     }
-    pattern + "*}"
+    pattern + "*[}e]"
 }
 
 pub(super) fn field(text: &str) -> String {
@@ -124,7 +142,19 @@ mod tests {
 
     #[test]
     fn odd_names_survive_their_keys() {
-        for text in ["a", "{x}", "}:q", "it's 100%", "🔒 *?", "%7B"] {
+        for text in [
+            "a",
+            "{x}",
+            "}:q",
+            "it's 100%",
+            "🔒 *?",
+            "%7B",
+            ".gate",
+            "a.gate",
+            "{.gate",
+            ".gate.gate",
+            "a.gates",
+        ] {
             let keys = Keys::of(&Name::new(text).unwrap());
             assert_eq!(Keys::name(keys.lock()).unwrap().as_str(), text);
             for beside in &keys.all()[1..] {
@@ -132,6 +162,22 @@ mod tests {
                 // One pair of braces: that is the hash tag.
                 assert_eq!(beside.matches(['{', '}']).count(), 2);
             }
+        }
+    }
+
+    #[test]
+    fn both_names_of_a_barrier_are_in_one_slot() {
+        for text in ["x", "load/test", "{x}", "x.gate", ".gate", "🔒"] {
+            let gate = Name::new(format!("{text}.gate")).unwrap();
+            let [permits, gate] = [Name::new(text).unwrap(), gate].map(|name| Keys::of(&name));
+            assert_ne!(permits.lock(), gate.lock());
+            // What is in the first pair of braces.
+            let tag = |keys: &Keys| {
+                let (_, rest) = keys.lock().split_once('{').unwrap();
+                rest.split_once('}').unwrap().0.to_owned()
+            };
+            assert!(!tag(&permits).is_empty());
+            assert_eq!(tag(&permits), tag(&gate), "{text}");
         }
     }
 
@@ -148,7 +194,10 @@ mod tests {
 
     #[test]
     fn a_prefix_is_no_pattern() {
-        assert_eq!(pattern("a*[{"), "lh:{a\\*\\[%7B*}");
+        assert_eq!(pattern("a*[{"), "lh:{a\\*\\[%7B*[}e]");
+        for prefix in ["a", "a.", "a.ga", "a.gate", "a.gate.g"] {
+            assert_eq!(pattern(prefix), "lh:{a*[}e]");
+        }
     }
 
     #[test]

@@ -38,9 +38,14 @@ pub(super) enum Looking {
 
 impl Looking {
     pub(super) async fn with(engine: &ZookeeperEngine) -> Result<Self, Refusal> {
-        if let Some(open) = engine.claims.any_lease() {
-            return Ok(Self::Lease(open));
+        match engine.claims.any_lease() {
+            Some(open) => Ok(Self::Lease(open)),
+            None => Self::apart(engine).await,
         }
+    }
+
+    /// One of its own, so that nobody's lock waits for what is asked over it.
+    pub(super) async fn apart(engine: &ZookeeperEngine) -> Result<Self, Refusal> {
         let known = lock(&engine.looking).clone();
         if let Some(session) = known.filter(|session| !session.is_over()) {
             return Ok(Self::Own(session));

@@ -7,7 +7,7 @@ use super::ZookeeperEngine;
 use super::claims::Node;
 use super::fault::Refusal;
 use super::inspect::Looking;
-use super::keeping::{as_millis, note_on, written};
+use super::keeping::{as_millis, folder_for, note_name, written};
 use super::session::Session;
 use super::wire::{Mode, Reply, Request, Stat};
 use crate::clock::{Moment, boot_time};
@@ -75,11 +75,11 @@ impl Writing<'_> {
         let sync = Request::Sync {
             path: self.path.clone(),
         };
-        let own = Request::Exists {
-            path: self.node.path.clone(),
-            watch: false,
-        };
-        let requests = vec![sync, own, data(&self.path)];
+        let own = exists(&self.node.path);
+        let mut requests = vec![sync, own, data(&self.path)];
+        let about_now = engine.latest_time();
+        let kept = self.keep.zip(about_now);
+        requests.extend(kept.map(|(keep, now)| exists(&folder_for(engine, now, keep, None))));
         let mut answered = session.ask(requests).await?.into_iter();
         let [synced, own, found] =
             [(); 3].map(|()| answered.next().unwrap_or(Err(Refusal::Garbled)));
@@ -123,15 +123,18 @@ impl Writing<'_> {
             }
         }
         if let Some(keep) = self.keep {
+            let known = match answered.next() {
+                Some(Ok(Reply::Stat(stat))) => Some(stat),
+                _ => None,
+            };
             // About now is good enough: the end goes by when it is written.
-            let now = engine.latest_time().unwrap_or(0).max(claimed);
-            let (note, request) = note_on(engine, memo, name, keep, now);
-            // Mostly another one has made the folder.
+            let now = about_now.unwrap_or(claimed);
+            let folder = folder_for(engine, now, keep, known);
+            // Mostly another one has made it.
             if is_again {
-                let folder = note.rsplit_once('/').map_or("", |(folder, _)| folder);
-                engine.make_all(session, folder).await?;
+                engine.make_all(session, &folder).await?;
             }
-            requests.push(request);
+            requests.push(engine.note(format!("{folder}/{}", note_name(memo, name))));
         }
         let sent = boot_time();
         match session.ask_one(Request::Multi(requests)).await {
@@ -147,13 +150,9 @@ impl Writing<'_> {
 
     /// It is written, whatever comes of this.
     async fn sweep(&self, sent: Moment) {
-        let exists = Request::Exists {
-            path: self.path.clone(),
-            watch: false,
-        };
-        if let Ok(Reply::Stat(stat)) = self.session.ask_one(exists).await {
+        if let Ok(Reply::Stat(stat)) = self.session.ask_one(exists(&self.path)).await {
             self.engine.hears_time(&stat, sent);
-            self.engine.sweep_seldom(self.session, written(&stat)).await;
+            self.engine.sweep_seldom(written(&stat)).await;
         }
     }
 }
@@ -212,8 +211,10 @@ pub(super) async fn read(engine: &ZookeeperEngine, name: &Name) -> Result<Readin
         Seen::Kept(kept) => Some(kept.memo),
         Seen::Strange => return Err(unreadable(doing()).on(&*engine.label)),
     };
-    // ZooKeeper tells nobody what time it is.
-    Ok(Reading::of(kept, None))
+    // The servers tell no time but that of a write. Who holds the lock has made one, so
+    // it knows what the leader's clock shows at most.
+    let time = engine.latest_time().map(Duration::from_millis);
+    Ok(Reading::of(kept, time))
 }
 
 enum Seen {
@@ -255,6 +256,13 @@ async fn look_now(session: &Session, path: &str) -> Result<Seen, Refusal> {
 }
 
 type Found = Option<(Vec<u8>, Stat)>;
+
+fn exists(path: &str) -> Request {
+    Request::Exists {
+        path: path.to_owned(),
+        watch: false,
+    }
+}
 
 fn data(path: &str) -> Request {
     Request::Data {

@@ -31,6 +31,7 @@ mod renewal;
 mod session;
 mod stamp;
 mod standing;
+mod sweep;
 mod wire;
 mod words;
 

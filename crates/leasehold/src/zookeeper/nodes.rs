@@ -79,9 +79,11 @@ impl Paths {
         format!("{}/{ENDS}", self.chroot)
     }
 
-    /// The note on a memo that ends before this second.
-    pub(super) fn end(&self, second: u64, note: &str) -> String {
-        format!("{}/{}/{second}/{note}", self.ends(), second / 3600)
+    /// The folder of notes on memos that end before this second; with a number behind
+    /// it, another one for the same second.
+    pub(super) fn end(&self, second: u64, number: Option<u64>) -> String {
+        let folder = format!("{}/{}/{second}", self.ends(), second / 3600);
+        number.map_or(folder.clone(), |number| format!("{folder}-{number}"))
     }
 
     pub(super) fn clock(&self) -> String {

@@ -7,6 +7,7 @@ use super::session::Answered;
 use super::standing::{Seen, as_the_rule_sees_it, in_order, judge, must_agree};
 use super::wire::{Mode, Reply, Request};
 use super::{ZookeeperEngine, doing};
+use crate::clock::boot_time;
 use crate::engine::{Standing, Withdrawn};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -38,6 +39,7 @@ pub(super) async fn enqueue(
         let link = mine.session().link().await;
         let link = link.map_err(|why| fault(engine, mine, why))?;
         mine.asked();
+        let sent = boot_time();
         let answered = mine.session().ask_over(&link, requests).await;
         if let Err(Refusal::Unreachable(_)) = answered {
             // Nothing was sent.
@@ -46,6 +48,7 @@ pub(super) async fn enqueue(
         let [placed, list] = two(answered.map_err(|why| fault(engine, mine, why))?);
         match placed {
             Ok(Reply::Created { path, stat }) => {
+                engine.hears_time(&stat, sent);
                 mine.stands_at(Node {
                     path,
                     czxid: stat.czxid,

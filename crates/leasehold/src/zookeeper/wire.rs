@@ -32,6 +32,8 @@ pub(super) struct Stat {
     pub(super) version: i32,
     /// How often its children came and went since then.
     pub(super) child_changes: i32,
+    /// How many there are.
+    pub(super) children: i32,
     /// The transaction that made or deleted the last of them.
     pub(super) pzxid: i64,
 }
@@ -369,7 +371,7 @@ impl Body<'_> {
         let version = self.number()?;
         let (child_changes, _acl_version) = (self.number()?, self.number()?);
         let owner = self.long()?;
-        let (_length, _children, pzxid) = (self.number()?, self.number()?, self.long()?);
+        let (_length, children, pzxid) = (self.number()?, self.number()?, self.long()?);
         Ok(Stat {
             czxid,
             ctime,
@@ -377,6 +379,7 @@ impl Body<'_> {
             owner,
             version,
             child_changes,
+            children,
             pzxid,
         })
     }

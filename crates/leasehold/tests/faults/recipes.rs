@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::conformance::{Call, Fault, Wire};
+use leasehold::once::{Begun, Schedule};
 use leasehold::{Memory, Session};
 use tokio::time::Instant;
 
@@ -164,4 +165,26 @@ async fn who_went_in_is_forgotten_when_all_have_left_and_not_before() {
     assert!(is_kept().await);
     tokio::time::sleep(ms(30_000)).await;
     assert!(!is_kept().await);
+}
+
+/// Whoever asks for the next slot while the last one is being given back is not sent
+/// away; one that is kept for longer is told.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_done_is_in_the_way_of_the_next_for_a_moment_only() {
+    let store = Memory::new();
+    let (one, two) = (other(&store).await, other(&store).await);
+    let [one, two] = [one, two].map(|session| session.once("job", Schedule::numbers()));
+    let Begun::Started(mut run) = one.begin_slot(7).await.unwrap() else {
+        panic!("nobody else is there");
+    };
+    run.mark_done().await.unwrap();
+    let kept = two.begin_slot(8).await.unwrap();
+    let is_told = matches!(&kept, Begun::Busy { running, .. } if *running == Some(7));
+    assert!(is_told, "{kept:?}");
+    let leaving = async {
+        tokio::time::sleep(ms(300)).await;
+        run.complete().await.unwrap();
+    };
+    let (next, ()) = tokio::join!(two.begin_slot(8), leaving);
+    assert!(matches!(next, Ok(Begun::Started(_))), "{next:?}");
 }
