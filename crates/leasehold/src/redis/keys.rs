@@ -80,8 +80,7 @@ impl Keys {
 /// letter.
 pub(super) fn pattern(prefix: &str) -> String {
     // The end of the prefix may lie behind the braces.
-    let parts = (1..=BESIDE.len()).map(|length| &BESIDE[..length]);
-    let base = parts.filter_map(|part| prefix.strip_suffix(part)).next();
+    let base = (1..=BESIDE.len()).find_map(|length| prefix.strip_suffix(&BESIDE[..length]));
     let prefix = base.unwrap_or(prefix).trim_end_matches(BESIDE);
     let encoded = utf8_percent_encode(prefix, IN_KEYS).to_string();
     let mut pattern = String::from("lh:{");
