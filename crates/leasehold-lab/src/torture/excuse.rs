@@ -59,6 +59,11 @@ impl Excuse {
         }
     }
 
+    /// Whether nothing took place that explains anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.windows.is_empty()
+    }
+
     /// Whether it explains this violation.
     pub(super) fn explains(&self, lies: Lies, violation: &Violation) -> bool {
         let (begin, end) = violation.span;
