@@ -1,6 +1,7 @@
 //! Random identifiers and jitter, from the operating system; from a seed where
 //! a simulation asks for it.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// 128 random bits.
@@ -23,7 +24,6 @@ pub(crate) fn random_u64() -> u64 {
 
 /// The ids of a session's claims, no two alike: they count from where the operating
 /// system's randomness says, so that a claim does not have to ask for more of it.
-#[derive(Debug)]
 pub(crate) struct Ids {
     first_ticket: u128,
     first_holder: u64,
@@ -47,6 +47,13 @@ impl Ids {
         // draw the same one must not go on side by side.
         let holder = self.first_holder.wrapping_add(number.wrapping_mul(GOLDEN));
         (ticket, scattered(holder))
+    }
+}
+
+/// They prove ownership, so none is shown, nor what they are counted from.
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ids").finish_non_exhaustive()
     }
 }
 
