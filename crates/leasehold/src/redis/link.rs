@@ -21,6 +21,7 @@ use tokio::sync::OnceCell;
 
 use self::patience::Patience;
 use self::proof::{ALIVE, Proof};
+pub(super) use self::sending::Posted;
 use super::fit::Mode;
 use super::place::Host;
 use super::way::{ANSWER_WITHIN, Access, Way};

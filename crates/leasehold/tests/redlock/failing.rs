@@ -165,3 +165,24 @@ async fn what_hung_is_cleaned_up_when_it_goes_on() {
     scene.fleet.servers[1].resume();
     until("be clean", || scene.count("ledger") == 0).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_given_back_is_free_though_any_one_node_hangs() {
+    let Some(scene) = Scene::start(5, &[]) else {
+        return;
+    };
+    for options in ["ttl=60s", "ttl=60s&tokens=off"] {
+        let session = scene.session(options).await;
+        let mutex = session.mutex("ledger");
+        // Whichever three granted it, the others have been told as well.
+        for node in &scene.fleet.servers {
+            let guard = within("lock", mutex.lock()).await.unwrap();
+            guard.release().await.unwrap();
+            node.stop();
+            let guard = within("try", mutex.try_lock()).await;
+            node.resume();
+            let guard = guard.unwrap().expect("four nodes are free");
+            guard.release().await.unwrap();
+        }
+    }
+}

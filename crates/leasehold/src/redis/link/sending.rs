@@ -1,9 +1,11 @@
 //! A request whose sending and whose answer are two steps.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Cmd, RedisError, Value};
+use ::redis::{Cmd, ErrorKind as RedisKind, RedisError, Value};
 use futures_util::FutureExt;
 
 use super::super::lock;
@@ -21,7 +23,7 @@ pub(in crate::redis) struct Ready<'a> {
 pub(in crate::redis) struct Sent<'a> {
     link: &'a Link,
     number: u64,
-    patience: Patience<'a>,
+    patience: Patience<&'a Link>,
     answer: Answer,
 }
 
@@ -38,6 +40,24 @@ impl Link {
         })
     }
 
+    /// Sends a command that may name the server it goes to, if there is a
+    /// connection. When this returns it is on its way, before all that come later.
+    pub(in crate::redis) fn post(
+        self: &Arc<Self>,
+        command: impl FnOnce(&str) -> Cmd,
+    ) -> Option<Posted> {
+        let (number, connection) = {
+            let line = lock(&self.line);
+            (line.number, line.connection.get()?.clone())
+        };
+        let command = {
+            let goal = lock(&self.goal);
+            let server = goal.server.as_deref();
+            command(server.filter(|_| goal.number == number)?)
+        };
+        Some(Posted::new(self, number, connection, command))
+    }
+
     /// Whether a request can leave at once.
     pub(in crate::redis) fn is_connected(&self) -> bool {
         lock(&self.line).connection.initialized()
@@ -46,7 +66,7 @@ impl Link {
     /// For whoever waits for an answer to what another sends. If it gives up and
     /// nothing at all was heard meanwhile, the connection is not used again. None
     /// while it is being made, which may take longer than that.
-    pub(in crate::redis) fn patience(&self) -> Option<Patience<'_>> {
+    pub(in crate::redis) fn patience(&self) -> Option<Patience<&Link>> {
         let number = {
             let line = lock(&self.line);
             line.connection.initialized().then_some(line.number)?
@@ -82,5 +102,75 @@ impl Sent<'_> {
         let answer = self.answer.await;
         self.patience.ends();
         Ok((self.link.judge(self.number, answer)?, self.number))
+    }
+}
+
+/// A request that is on its way, and goes whether or not anybody waits for its
+/// answer, as long as this is there: the client leaves out a request that nobody
+/// waits for if it has not left yet.
+pub(in crate::redis) struct Posted {
+    link: Arc<Link>,
+    number: u64,
+    answer: Answer,
+    patience: Option<Patience<Arc<Link>>>,
+}
+
+impl Posted {
+    fn new(
+        link: &Arc<Link>,
+        number: u64,
+        mut connection: MultiplexedConnection,
+        command: Cmd,
+    ) -> Self {
+        let answer = async move { connection.send_packed_command(&command).await };
+        let mut posted = Self {
+            link: link.clone(),
+            number,
+            // As above.
+            answer: tokio::task::unconstrained(answer).boxed(),
+            patience: Some(Patience::new(link.clone(), number)),
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(answer) = posted.answer.as_mut().poll(&mut context) {
+            posted.answer = std::future::ready(answer).boxed();
+        }
+        posted
+    }
+
+    /// The number of the connection that it went over.
+    pub(in crate::redis) fn connection(&self) -> u64 {
+        self.number
+    }
+
+    pub(in crate::redis) fn poll_answer(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Value, RedisError>> {
+        let answer = ready!(self.answer.as_mut().poll(context));
+        if let Some(patience) = self.patience.take() {
+            patience.ends();
+        }
+        let answer = answer.and_then(Value::extract_error);
+        Poll::Ready(self.link.judge(self.number, answer))
+    }
+
+    /// The answer, for somebody who looks for it now and then. An error if none
+    /// will come: then the connection is not used any more.
+    pub(in crate::redis) fn look(&mut self) -> Option<Result<Value, RedisError>> {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(answer) = self.answer.as_mut().poll(&mut context) {
+            // When it came is not known.
+            self.patience.take().map(Patience::ends_by_another);
+            let answer = answer.and_then(Value::extract_error);
+            return Some(self.link.judge(self.number, answer));
+        }
+        if let Some(patience) = &self.patience
+            && patience.is_met_by_silence()
+        {
+            // Says so to the link.
+            self.patience = None;
+        }
+        let is_over = self.link.line_number() != self.number;
+        is_over.then(|| Err((RedisKind::Io, "the connection is not used any more").into()))
     }
 }

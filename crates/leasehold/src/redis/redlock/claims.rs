@@ -24,6 +24,8 @@ pub(super) struct OpenLease {
     pub(super) limit: Duration,
     /// Rung when held claims should be looked at.
     pub(super) news: Notify,
+    /// The same, for a renewal that is under way.
+    pub(super) changes: Notify,
     /// When the last renewal of all claims began.
     renewal: Mutex<Option<Moment>>,
 }
@@ -35,8 +37,14 @@ impl OpenLease {
             owner: owner.clone(),
             limit,
             news: Notify::new(),
+            changes: Notify::new(),
             renewal: Mutex::default(),
         }
+    }
+
+    fn ring(&self) {
+        self.news.notify_one();
+        self.changes.notify_one();
     }
 
     /// How long a note lives, in milliseconds.
@@ -316,14 +324,14 @@ impl Claims {
         }
         let leases = lock(&self.leases);
         if let Some(open) = leases.values().find(|open| inbox(open.lease.id) == channel) {
-            open.news.notify_one();
+            open.ring();
         }
     }
 
     /// A connection was lost: messages may be missing, and keys.
     pub(super) fn missed(&self) {
         for open in lock(&self.leases).values() {
-            open.news.notify_one();
+            open.ring();
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Giving a lock back. Those nodes are waited for that are known to have it; the
-//! others, also those that never answered, are told in the background.
+//! Giving a lock back. All nodes that may have it are told at once, also those
+//! that never answered; a majority is waited for, and the rest goes on in the
+//! background.
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
-
 use super::claims::{Mine, Trace};
-use super::nodes::{Call, Nodes};
+use super::fan::Fan;
+use super::nodes::{Call, Node, Nodes};
 use super::owed::Debt;
 use crate::clock::boot_time;
 use crate::engine::Withdrawn;
@@ -19,9 +19,9 @@ struct Tally {
     absent: usize,
 }
 
-/// Gives back what an attempt left on the nodes. Waits until those that granted
-/// it have said so; if these are no majority, or one does not answer, for the
-/// others too, but not longer than the limit. `None` if no majority answered.
+/// Gives back what an attempt left on the nodes. Waits until a majority has said
+/// so, and if it came to nothing, until those that granted it have; but not longer
+/// than the limit. `None` if no majority answered.
 ///
 /// # Cancel safety
 /// What nodes were not told is told in the background.
@@ -37,53 +37,36 @@ pub(super) async fn give_back(
         keys: &[&mine.keys.lock],
         arguments: &[trace.id.as_str()],
     };
-    let call = &call;
+    let make = |node: &Node, server: &str| call.command(node, server);
+    let to: Vec<_> = (0..count).filter(|node| trace.may_be_on(*node)).collect();
+    let mut tally = Tally {
+        found: 0,
+        // Those that said no when they were asked.
+        absent: count - to.len(),
+    };
     let mut untold = Untold {
         nodes,
         mine,
         trace,
-        untold: (0..count).filter(|node| trace.may_be_on(*node)).collect(),
+        fan: Fan::send(nodes, to.iter().copied(), call.script, &make),
+        untold: to,
     };
-    let tell = |number: usize| {
-        let node = &nodes.all[number];
-        let connection = node.link.line_number();
-        async move { (number, connection, node.run::<u32>(call).await) }
-    };
-    let untold_now = untold.untold.clone().into_iter();
-    let (first, mut others): (Vec<_>, Vec<_>) =
-        untold_now.partition(|node| trace.granted.contains(node) || trace.granted.is_empty());
-    let mut answers: futures_util::stream::FuturesUnordered<_> =
-        first.into_iter().map(tell).collect();
-    let mut tally = Tally {
-        found: 0,
-        // Those that said no when they were asked.
-        absent: count - untold.untold.len(),
-    };
-    let (soon, limit) = (tokio::time::sleep(limit / 4), tokio::time::sleep(limit));
-    tokio::pin!(soon, limit);
-    while renewed(count, tally.found, tally.absent) == Kept::Unknown {
-        let answer = tokio::select! {
+    let limit = tokio::time::sleep(limit);
+    tokio::pin!(limit);
+    while !untold.is_enough(&tally) {
+        let reply = tokio::select! {
             biased;
-            Some(answer) = answers.next() => Some(answer),
-            () = &mut soon, if !others.is_empty() => None,
+            reply = untold.fan.next() => reply,
             () = &mut limit => break,
-            else => None,
         };
-        match answer {
-            Some((number, connection, Ok(found))) => {
-                match found {
-                    0 => tally.absent += 1,
-                    _ => tally.found += 1,
-                }
-                untold.is_told(number, connection);
+        let Some(reply) = reply else { break };
+        let found = reply.answer.ok().map(::redis::from_redis_value::<u32>);
+        if let Some(Ok(found)) = found {
+            match found {
+                0 => tally.absent += 1,
+                _ => tally.found += 1,
             }
-            // A failed attempt is cleaned up where it had come to anything.
-            _ if trace.is_failed => break,
-            _ if others.is_empty() && answers.is_empty() => break,
-            _ => answers.extend(others.drain(..).map(tell)),
-        }
-        if trace.is_failed && answers.is_empty() {
-            break;
+            untold.is_told(reply.node, reply.connection);
         }
     }
     tally.verdict(count, nodes.majority())
@@ -101,12 +84,14 @@ impl Tally {
     }
 }
 
-/// The nodes that have yet to be told. They are owed it when this is dropped.
+/// The nodes that have yet to be told. They are owed it when this is dropped,
+/// unless they are just being told.
 struct Untold<'a> {
     nodes: &'a Nodes,
     mine: &'a Mine,
     trace: &'a Trace,
     untold: Vec<usize>,
+    fan: Fan<'a>,
 }
 
 impl Untold<'_> {
@@ -115,10 +100,21 @@ impl Untold<'_> {
         Debt::new(keys, trace.over[number], trace.sent, self.mine.ttl)
     }
 
-    /// The node was told over this connection, if that is still the one.
-    fn is_told(&mut self, number: usize, connection: u64) {
-        let is_sure = self.nodes.all[number].link.line_number() == connection;
-        if is_sure && self.debt(number).is_settled_over(connection, boot_time()) {
+    fn is_enough(&self, tally: &Tally) -> bool {
+        let count = self.nodes.all.len();
+        renewed(count, tally.found, tally.absent) != Kept::Unknown
+            && !(self.trace.is_failed
+                && self
+                    .trace
+                    .granted
+                    .iter()
+                    .any(|node| self.untold.contains(node)))
+    }
+
+    /// The node was told over this connection, if that is known.
+    fn is_told(&mut self, number: usize, connection: Option<u64>) {
+        let (debt, now) = (self.debt(number), boot_time());
+        if connection.is_some_and(|connection| debt.is_settled_over(connection, now)) {
             self.untold.retain(|untold| *untold != number);
         }
     }
@@ -127,9 +123,14 @@ impl Untold<'_> {
 impl Drop for Untold<'_> {
     fn drop(&mut self) {
         for &number in &self.untold {
-            self.nodes.all[number]
-                .owed
-                .add(&self.trace.id, self.debt(number));
+            let (node, debt) = (&self.nodes.all[number], self.debt(number));
+            match self.fan.take(number) {
+                Some(posted) => {
+                    let debt = Some((self.trace.id.clone(), debt));
+                    node.leftovers.keep(posted, debt);
+                }
+                None => node.owed.add(&self.trace.id, debt),
+            }
         }
     }
 }

@@ -12,11 +12,13 @@
 
 mod claims;
 mod config;
+mod fan;
 mod fleet;
 mod founding;
 mod giving;
 mod inspect;
 mod keys;
+mod leftovers;
 mod nodes;
 mod note;
 mod owed;
@@ -271,8 +273,10 @@ impl Engine for RedlockEngine {
         let unsubscribing = self.nodes.unsubscribe(&inbox, limit);
         let (left, ()): (Vec<Result<()>>, _) = tokio::join!(join_all(leaving), unsubscribing);
         // Nobody does it later: one last time, for those that are there.
-        let owing = self.nodes.all.iter().filter(|node| !node.owed.is_empty());
-        let owing = join_all(owing.map(|node| owed::settle(&self.nodes, node)));
+        let owing = join_all(self.nodes.all.iter().map(|node| async {
+            node.wait_for_leftovers().await;
+            owed::settle(&self.nodes, node).await;
+        }));
         let _ = tokio::time::timeout(limit, owing).await;
         left.into_iter().collect()
     }

@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ::redis::{Cmd, ErrorKind as RedisKind, FromRedisValue, RedisError, Script, ServerErrorKind};
+use ::redis::{Cmd, FromRedisValue, RedisError, Script, Value};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
 use super::config::RedlockConfig;
+use super::fan::{Make, lacks_script};
+use super::leftovers::Leftovers;
 use super::owed::Owed;
 use super::scripts::Scripts;
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +41,8 @@ pub(super) struct Node {
     pub(super) number: usize,
     pub(super) link: Arc<Link>,
     pub(super) owed: Owed,
+    /// Requests that nobody waits for any more.
+    pub(super) leftovers: Leftovers,
     /// Rung when the server did not know a script.
     pub(super) lacks_scripts: Notify,
     /// How many nodes there are. The same servers in lists of different lengths
@@ -52,6 +56,22 @@ pub(super) struct Call<'a> {
     pub(super) script: &'a Script,
     pub(super) keys: &'a [&'a str],
     pub(super) arguments: &'a [&'a str],
+}
+
+impl Call<'_> {
+    /// As that node is sent it, if the connection leads to that server.
+    pub(super) fn command(&self, node: &Node, server: &str) -> Cmd {
+        let mut command = Cmd::new();
+        command.arg("EVALSHA").arg(self.script.get_hash());
+        command.arg(self.keys.len()).arg(self.keys);
+        for argument in self.arguments {
+            match *argument {
+                RUN => command.arg(node.mark(server)),
+                argument => command.arg(argument),
+            };
+        }
+        command
+    }
 }
 
 impl Nodes {
@@ -137,14 +157,11 @@ impl Nodes {
     /// A node before this one that is the same server. What was found is good as
     /// long as no connection is a new one.
     pub(super) fn twin_of(&self, node: &Node) -> Option<&Node> {
-        let lines: Vec<_> = self
-            .all
-            .iter()
-            .map(|node| node.link.line_number())
-            .collect();
-        if *lock(&self.different) == lines {
+        let lines = || self.all.iter().map(|node| node.link.line_number());
+        if lock(&self.different).iter().copied().eq(lines()) {
             return None;
         }
+        let lines: Vec<_> = lines().collect();
         let is_different = |node: &Node| {
             node.link.current_server().is_some() && self.look_for_twin(node).is_none()
         };
@@ -290,6 +307,7 @@ impl Node {
             number,
             link,
             owed: Owed::default(),
+            leftovers: Leftovers::default(),
             lacks_scripts: Notify::new(),
             size,
             common,
@@ -306,27 +324,36 @@ impl Node {
     /// Runs a script. It may name the server that runs it: the connection leads
     /// to that one and no other, whatever takes its place later.
     pub(super) async fn run<T: FromRedisValue>(&self, call: &Call<'_>) -> Result<T, RedisError> {
-        let command = |run: &str| {
-            let mut command = Cmd::new();
-            command.arg("EVALSHA").arg(call.script.get_hash());
-            command.arg(call.keys.len()).arg(call.keys);
-            for argument in call.arguments {
-                match *argument {
-                    RUN => command.arg(self.mark(run)),
-                    argument => command.arg(argument),
-                };
-            }
-            command
-        };
-        let answer = self.link.ask_naming(command).await;
+        let make = |node: &Self, server: &str| call.command(node, server);
+        Ok(::redis::from_redis_value(
+            self.ask_for(call.script, &make).await?,
+        )?)
+    }
+
+    /// As `run`, with a command that is made for it.
+    pub(super) async fn ask_for(
+        &self,
+        script: &Script,
+        make: &Make<'_>,
+    ) -> Result<Value, RedisError> {
+        let answer = self.link.ask_naming(|server| make(self, server)).await;
         match &answer {
-            Err(error) if error.kind() == RedisKind::Server(ServerErrorKind::NoScript) => {
+            Err(error) if lacks_script(error) => {
                 self.lacks_scripts.notify_one();
-                self.link.load(call.script).await?;
-                self.link.ask_naming(command).await
+                self.teach_and_ask(script, make).await
             }
             _ => answer,
         }
+    }
+
+    /// As `ask_for`, of a server that does not know the script yet.
+    pub(super) async fn teach_and_ask(
+        &self,
+        script: &Script,
+        make: &Make<'_>,
+    ) -> Result<Value, RedisError> {
+        self.link.load(script).await?;
+        self.link.ask_naming(|server| make(self, server)).await
     }
 
     /// What the node has in memory if this server is admitted.

@@ -78,7 +78,8 @@ impl Owed {
         self.bell.notify_one();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         lock(&self.debts).is_empty()
     }
 
@@ -135,6 +136,7 @@ pub(super) async fn settle(nodes: &Nodes, node: &Node) -> bool {
 pub(super) async fn keep_settling(nodes: &Nodes, node: &Node) {
     let mut failures = 0;
     loop {
+        node.look_at_leftovers();
         if failures == 0 {
             let rung = tokio::time::timeout(IDLE, node.owed.bell.notified()).await;
             if rung.is_ok() {

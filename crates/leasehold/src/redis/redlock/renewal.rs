@@ -3,15 +3,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ::redis::RedisError;
+use ::redis::{RedisError, Value};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 
 use super::RedlockEngine;
 use super::claims::{Mine, OpenLease};
+use super::fan::Fan;
 use super::keys::NODE;
 use super::nodes::{Call, Node, RUN};
-use crate::clock::boot_time;
+use crate::clock::{Moment, boot_time};
 use crate::engine::GoneClaim;
 use crate::guard::Lost;
 use crate::redis::keys::{Hex, unfield};
@@ -20,6 +21,8 @@ use crate::redlock::quorum::{Kept, renewed};
 
 /// How many claims one request renews.
 const BATCH: usize = 500;
+/// How long answers may take after a node told of a change, at first.
+const SOON: Duration = Duration::from_millis(20);
 
 /// How many nodes said what of one claim.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,12 +40,12 @@ pub(super) async fn renew(
     with_notes: bool,
 ) -> (bool, Vec<GoneClaim>) {
     let sent = boot_time();
-    let rounds = claims.chunks(BATCH);
-    let rounds = rounds.map(|batch| renew_batch(engine, open, batch, with_notes));
-    let votes = join_all(rounds).await;
+    // A renewal has a sixth of the ttl, and may have to ask who broke what.
+    let until = sent + open.lease.ttl / 8;
+    let votes = ask_all(engine, open, claims, with_notes, until).await;
     let count = engine.nodes.all.len();
-    let kept = votes.into_iter().flatten();
-    let kept: Vec<_> = kept
+    let kept: Vec<_> = votes
+        .iter()
         .map(|votes| renewed(count, votes.yes, votes.no))
         .collect();
     let some_are_kept = kept.contains(&Kept::Yes);
@@ -73,10 +76,43 @@ pub(super) async fn renew(
     (is_known, gone.collect())
 }
 
+/// Asks the nodes, and asks again if they tell of a change that may be newer than
+/// their answers. Somebody who breaks a lock tells one node after the other, and
+/// each calls us: if one hangs, those that answered before they were told would
+/// leave it undecided until the limit.
+async fn ask_all(
+    engine: &RedlockEngine,
+    open: &OpenLease,
+    claims: &[Arc<Mine>],
+    with_notes: bool,
+    until: Moment,
+) -> Vec<Votes> {
+    let mut patience = SOON;
+    loop {
+        let rounds = claims.chunks(BATCH);
+        let rounds = rounds.map(|batch| renew_batch(engine, open, batch, with_notes, until));
+        let round = join_all(rounds);
+        tokio::pin!(round);
+        let votes = tokio::select! {
+            biased;
+            votes = &mut round => Some(votes),
+            () = open.changes.notified() => {
+                tokio::time::timeout(patience, &mut round).await.ok()
+            }
+        };
+        if let Some(votes) = votes {
+            return votes.into_iter().flatten().collect();
+        }
+        // However many changes there are, they do not keep us from an end.
+        patience *= 2;
+    }
+}
+
 /// Renews one claim, and says whether a majority keeps it.
 pub(super) async fn renew_one(engine: &RedlockEngine, open: &OpenLease, mine: &Arc<Mine>) -> bool {
     let sent = boot_time();
-    let votes = renew_batch(engine, open, std::slice::from_ref(mine), false).await;
+    let until = sent + open.lease.ttl / 8;
+    let votes = renew_batch(engine, open, std::slice::from_ref(mine), false, until).await;
     let is_kept = renewed(engine.nodes.all.len(), votes[0].yes, votes[0].no) == Kept::Yes;
     if is_kept {
         mine.renewed(sent);
@@ -89,6 +125,7 @@ async fn renew_batch(
     open: &OpenLease,
     batch: &[Arc<Mine>],
     with_notes: bool,
+    until: Moment,
 ) -> Vec<Votes> {
     let nodes = &*engine.nodes;
     let ids: Vec<_> = batch.iter().map(|mine| mine.id()).collect();
@@ -108,20 +145,22 @@ async fn renew_batch(
         keys: &keys,
         arguments: &arguments,
     };
-    let call = &call;
-    let mut answers = nodes.ask(0..nodes.all.len(), |node| ask(node, call));
+    let make = |node: &Node, server: &str| call.command(node, server);
+    let mut answers = Fan::send(nodes, 0..nodes.all.len(), call.script, &make);
     let mut votes = vec![Votes::default(); batch.len()];
-    // A renewal has a sixth of the ttl, and may have to ask who broke what.
-    let limit = tokio::time::sleep(open.lease.ttl / 8);
+    let limit = tokio::time::sleep(until.since(boot_time()));
     tokio::pin!(limit);
     loop {
-        let (number, answer) = tokio::select! {
+        let reply = tokio::select! {
             biased;
-            Some(answer) = answers.next() => answer,
+            reply = answers.next() => reply,
             () = &mut limit => return votes,
-            else => return votes,
         };
-        let Ok(Some(answer)) = answer else { continue };
+        let Some(reply) = reply else { return votes };
+        let number = reply.node;
+        let Some(answer) = read(&nodes.all[number], reply.answer) else {
+            continue;
+        };
         if nodes.twin_of(&nodes.all[number]).is_some() {
             // The server has one vote, whatever leads to it.
             continue;
@@ -143,16 +182,11 @@ async fn renew_batch(
 }
 
 /// Whether each lock is ours on this node; `None` if the node does not count.
-async fn ask(node: &Node, call: &Call<'_>) -> Result<Option<Vec<bool>>, RedisError> {
-    let answer: Vec<String> = node.run(call).await?;
-    let Some((now, ours)) = answer.split_first() else {
-        return Ok(None);
-    };
-    let Ok(now) = now.parse() else {
-        return Ok(None);
-    };
-    node.link.learn_time(now);
-    Ok(Some(ours.iter().map(|is_ours| is_ours == "1").collect()))
+fn read(node: &Node, answer: Result<Value, RedisError>) -> Option<Vec<bool>> {
+    let answer: Vec<String> = ::redis::from_redis_value(answer.ok()?).ok()?;
+    let (now, ours) = answer.split_first()?;
+    node.link.learn_time(now.parse().ok()?);
+    Some(ours.iter().map(|is_ours| is_ours == "1").collect())
 }
 
 /// `by NAME: REASON` for each of these claims that any node says was broken, as

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use ::redis::{RedisError, Value};
-use futures_util::StreamExt;
 
 use super::claims::{Mine, OpenLease};
+use super::fan::{Fan, Reply};
 use super::keys::{Keys, NODE};
-use super::nodes::{Call, Nodes, RUN, silent};
+use super::nodes::{Call, Node, Nodes, RUN, silent};
 use super::note::Note;
 use crate::clock::{Moment, boot_time, wall_time};
 use crate::redis::whole_millis;
@@ -161,33 +161,41 @@ impl<'a> Taking<'a> {
             false => format!("-{}", self.note.rest(self.own_token)),
         };
         let note = &*note;
-        let mut answers = nodes.ask(0..nodes.all.len(), |node| async move {
-            if nodes.twin_of(node).is_some() {
-                // It would take away what the server gives under its first name.
-                return Err(silent());
-            }
+        let script = match nodes.uses_tokens {
+            true => &nodes.scripts.take,
+            false => &nodes.scripts.take_plain,
+        };
+        let make = |node: &Node, server: &str| {
             let not_after = node.link.time_in(ttl).unwrap_or(0).to_string();
             let call = match nodes.uses_tokens {
                 true => Call {
-                    script: &nodes.scripts.take,
+                    script,
                     keys: &keys,
                     arguments: &[id, ttl_millis, &not_after, RUN, note_millis],
                 },
                 false => Call {
-                    script: &nodes.scripts.take_plain,
+                    script,
                     keys: &keys[..2],
                     arguments: &[id, ttl_millis, &not_after, note_millis, note],
                 },
             };
-            node.run::<Value>(&call).await
-        });
+            call.command(node, server)
+        };
+        // A twin would take away what the server gives under its first name.
+        let (twins, to): (Vec<_>, Vec<_>) =
+            (0..nodes.all.len()).partition(|&node| nodes.twin_of(&nodes.all[node]).is_some());
+        for number in twins {
+            self.count(number, Err(silent()));
+            attempt.voted(number, Vote::Away);
+        }
+        let mut answers = Fan::send(nodes, to, script, &make);
         let limit = tokio::time::sleep(self.open.limit);
         tokio::pin!(limit);
         loop {
-            let (number, answer) = tokio::select! {
+            let reply = tokio::select! {
                 biased;
-                answer = answers.next() => match answer {
-                    Some(answer) => answer,
+                reply = answers.next() => match reply {
+                    Some(reply) => reply,
                     None => return Step::Failed(Why::Away),
                 },
                 () = &mut limit => {
@@ -197,8 +205,8 @@ impl<'a> Taking<'a> {
                     return Step::Failed(Why::Away);
                 }
             };
-            let vote = self.count(number, answer);
-            match attempt.voted(number, vote) {
+            let vote = self.count(reply.node, reply.answer);
+            match attempt.voted(reply.node, vote) {
                 Step::Wait => {}
                 step => return step,
             }
@@ -258,15 +266,19 @@ impl<'a> Taking<'a> {
             keys: &keys,
             arguments: &[self.id, RUN, &first, &last, &note_millis, &rest],
         };
-        let call = &call;
-        let mut answers = nodes.ask(raise, |node| node.run::<Value>(call));
+        let make = |node: &Node, server: &str| call.command(node, server);
+        let mut answers = Fan::send(nodes, raise, call.script, &make);
         let limit = tokio::time::sleep(self.open.limit);
         tokio::pin!(limit);
         loop {
-            let (number, answer) = tokio::select! {
+            let Reply {
+                node: number,
+                answer,
+                ..
+            } = tokio::select! {
                 biased;
-                answer = answers.next() => match answer {
-                    Some(answer) => answer,
+                reply = answers.next() => match reply {
+                    Some(reply) => reply,
                     None => return Step::Failed(Why::Away),
                 },
                 () = &mut limit => {
