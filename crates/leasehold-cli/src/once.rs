@@ -165,7 +165,11 @@ pub(crate) async fn once(
     };
     let once = session.once(&name, schedule);
     if args.reset {
-        let code = reset(&once, &name, console).await;
+        let code = tokio::select! {
+            biased;
+            signal = signals.end() => Ok(exit::signalled(signal as i32)),
+            code = reset(&once, &name, console) => code,
+        };
         lock::leave(session).await;
         return code;
     }
@@ -257,7 +261,13 @@ impl Work<'_> {
             let run = match begun {
                 Begun::Started(run) => run,
                 // Somebody else went on from where we were.
-                Begun::Elsewhere | Begun::Busy { .. } | Begun::Old { .. } if has_run => {
+                Begun::Elsewhere
+                | Begun::Busy {
+                    running: Some(_), ..
+                }
+                | Begun::Old { .. }
+                    if has_run =>
+                {
                     return Ok(code);
                 }
                 other => return self.nothing_to_do(&other, code),
@@ -343,7 +353,9 @@ impl Work<'_> {
             Begun::Elsewhere => self.console.detail(&format!("{name} runs elsewhere")),
             Begun::Busy { slot, running } => {
                 let because = match running {
-                    Some(running) => format!("slot {running} still runs elsewhere"),
+                    Some(running) => {
+                        format!("slot {running} still runs elsewhere, or its lock is kept")
+                    }
                     None => "the name is held by somebody who runs no slot of it".to_owned(),
                 };
                 let why = format!("slot {slot} of {name} is not run: {because}");

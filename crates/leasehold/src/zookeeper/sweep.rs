@@ -12,6 +12,7 @@ use super::keeping::settled;
 use super::memo::Kept;
 use super::session::Session;
 use super::wire::{Reply, Request};
+use crate::clock::boot_time;
 use crate::engine::Memo;
 use crate::random::random_u64;
 
@@ -98,11 +99,16 @@ impl ZookeeperEngine {
             path: self.paths.memo_node(&note.node),
             watch: false,
         };
+        let read = boot_time();
         let memos = session.ask(notes.iter().map(data).collect()).await?;
         let mut requests = Vec::new();
         for ((folder, note), memo) in notes.iter().zip(memos) {
             let memo = match memo {
-                Ok(Reply::Data(data, stat)) => Kept::read(&data, stat).zip(Some(stat.version)),
+                Ok(Reply::Data(data, stat)) => match Kept::read(&data, stat) {
+                    Some(kept) => Some((kept, stat.version)),
+                    // Of a version that we do not know.
+                    None => continue,
+                },
                 Err(Refusal::NoNode) => None,
                 // Not ours to look at.
                 _ => continue,
@@ -119,6 +125,11 @@ impl ZookeeperEngine {
                 path: format!("{folder}/{}", note.name),
             });
             requests.push(Request::Multi(steps));
+        }
+        // Whoever is late leaves it to others: what was read may have gone, and been made
+        // anew with the same version.
+        if boot_time().since(read) > LONGEST {
+            return Ok(());
         }
         // Somebody else may have been there first, or it may not be removed.
         session.ask(requests).await?;

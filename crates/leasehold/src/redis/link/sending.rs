@@ -155,20 +155,16 @@ impl Posted {
     }
 
     /// The answer, for somebody who looks for it now and then. An error if none
-    /// will come: then the connection is not used any more.
+    /// will come: then the connection is not used any more. That nothing was heard
+    /// for a while says nothing here: it may be we who had no time to listen.
     pub(in crate::redis) fn look(&mut self) -> Option<Result<Value, RedisError>> {
         let mut context = Context::from_waker(Waker::noop());
         if let Poll::Ready(answer) = self.answer.as_mut().poll(&mut context) {
-            // When it came is not known.
-            self.patience.take().map(Patience::ends_by_another);
+            if let Some(patience) = self.patience.take() {
+                patience.ends();
+            }
             let answer = answer.and_then(Value::extract_error);
             return Some(self.link.judge(self.number, answer));
-        }
-        if let Some(patience) = &self.patience
-            && patience.is_met_by_silence()
-        {
-            // Says so to the link.
-            self.patience = None;
         }
         let is_over = self.link.line_number() != self.number;
         is_over.then(|| Err((RedisKind::Io, "the connection is not used any more").into()))

@@ -100,15 +100,15 @@ impl Untold<'_> {
         Debt::new(keys, trace.over[number], trace.sent, self.mine.ttl)
     }
 
+    /// What came to nothing is cleaned up where it had come to anything; else a
+    /// majority is waited for.
     fn is_enough(&self, tally: &Tally) -> bool {
+        let granted = &self.trace.granted;
+        if self.trace.is_failed && !granted.is_empty() {
+            return !granted.iter().any(|node| self.untold.contains(node));
+        }
         let count = self.nodes.all.len();
         renewed(count, tally.found, tally.absent) != Kept::Unknown
-            && !(self.trace.is_failed
-                && self
-                    .trace
-                    .granted
-                    .iter()
-                    .any(|node| self.untold.contains(node)))
     }
 
     /// The node was told over this connection, if that is known.

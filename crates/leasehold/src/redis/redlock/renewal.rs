@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::redis::{RedisError, Value};
-use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::{FutureExt, StreamExt};
 
 use super::RedlockEngine;
 use super::claims::{Mine, OpenLease};
@@ -88,6 +88,8 @@ async fn ask_all(
     until: Moment,
 ) -> Vec<Votes> {
     let mut patience = SOON;
+    // What was told before the first request leaves, its answers know.
+    let _ = open.changes.notified().now_or_never();
     loop {
         let rounds = claims.chunks(BATCH);
         let rounds = rounds.map(|batch| renew_batch(engine, open, batch, with_notes, until));

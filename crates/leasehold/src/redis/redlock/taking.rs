@@ -110,7 +110,7 @@ impl<'a> Taking<'a> {
     /// Asks for the lock. `sent` is from before the first node is asked.
     pub(super) async fn run(mut self, sent: Moment) -> Taken {
         let mut attempt = Attempt::new(self.nodes.all.len(), self.nodes.uses_tokens);
-        let mut step = self.round_1(&mut attempt).await;
+        let mut step = self.round_1(&mut attempt, sent).await;
         if let Step::Raise { token, nodes } = step {
             step = self.round_2(&mut attempt, token, nodes).await;
         }
@@ -149,7 +149,7 @@ impl<'a> Taking<'a> {
         millis.max().unwrap_or(0) * 1000 + boot_time().nanos() / 1000 % 1000
     }
 
-    async fn round_1(&mut self, attempt: &mut Attempt) -> Step {
+    async fn round_1(&mut self, attempt: &mut Attempt, sent: Moment) -> Step {
         let (ttl, nodes, id) = (self.open.lease.ttl, self.nodes, self.id);
         let (ttl_millis, note_millis) = (whole_millis(ttl).to_string(), self.open.note_millis());
         let (ttl_millis, note_millis) = (&*ttl_millis, &*note_millis);
@@ -166,7 +166,10 @@ impl<'a> Taking<'a> {
             false => &nodes.scripts.take_plain,
         };
         let make = |node: &Node, server: &str| {
-            let not_after = node.link.time_in(ttl).unwrap_or(0).to_string();
+            // From when it was sent first, however late this node gets it: what is owed
+            // to it relies on that.
+            let left = (sent + ttl).since(boot_time());
+            let not_after = node.link.time_in(left).unwrap_or(0).to_string();
             let call = match nodes.uses_tokens {
                 true => Call {
                     script,
