@@ -206,18 +206,6 @@ const STORES: &[Store] = &[
         lacks: mysql::lacks_mysql,
         start: |_, _| mysql_pool::SESSION.take(),
     },
-    #[cfg(feature = "mysql")]
-    Store {
-        name: "mysql-8.0",
-        lacks: mysql::lacks_mysql_8,
-        start: |_, _| mysql_pool::MYSQL_8.take(),
-    },
-    #[cfg(feature = "mysql")]
-    Store {
-        name: "mysql-8.0-session",
-        lacks: mysql::lacks_mysql_8,
-        start: |_, _| mysql_pool::MYSQL_8_SESSION.take(),
-    },
 ];
 
 /// A Redis server of its own, and its URL with these options.

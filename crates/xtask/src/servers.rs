@@ -1,10 +1,10 @@
 //! Servers of other versions than the system's, below `target/tools/servers`:
 //! for Redis one too old for us, the oldest that we support, and a new one; for
-//! etcd a newer one than Debian's; MySQL, which Debian does not have; a server that
-//! speaks as S3 does; and a wall clock that a test can move under a server.
+//! etcd a newer one than Debian's; a server that speaks as S3 does; and a wall
+//! clock that a test can move under a server.
 //!
-//! They come as Python packages, and MySQL as those of another distribution, whose
-//! digests are written down; nothing of Python runs but the installer and the S3 server.
+//! They come as Python packages, whose digests are written down; nothing of
+//! Python runs but the installer and the S3 server.
 
 use crate::built::unless_built;
 use crate::shell::{self, Outcome, run};
@@ -16,7 +16,6 @@ const SOURCE: &str = "interop/servers/source.txt";
 const PROGRAMS: &str = "interop/servers/programs.txt";
 const CLOCK: &str = "interop/servers/clock.c";
 const ETCD: &str = "interop/servers/etcd.txt";
-const MYSQL: &str = "interop/servers/mysql.txt";
 const S3: &str = "interop/s3/requirements.txt";
 
 /// Brings every server that is not there or out of date.
@@ -78,34 +77,7 @@ pub(crate) fn build() -> Outcome {
             keep(&folder.join(program), folder)
         })?;
     }
-    mysql()?;
     s3()
-}
-
-/// Started with `LD_LIBRARY_PATH`, because its libraries lie beside it.
-fn mysql() -> Outcome {
-    unless_built("servers/mysql-8.0", &[MYSQL], |folder| {
-        let list = fs::read_to_string(shell::root().join(MYSQL));
-        let list = list.map_err(|error| format!("reading {MYSQL}: {error}"))?;
-        let files = list.lines().filter(|line| !line.starts_with('#'));
-        for (digest, address) in files.filter_map(|line| line.split_once("  ")) {
-            let file = folder.join("package.deb");
-            let mut curl = Command::new("curl");
-            run(curl.args(["-fsSL", "-o"]).arg(&file).arg(address))?;
-            let sum = folder.join("package.sum");
-            fs::write(&sum, format!("{digest}  {}\n", file.display()))
-                .map_err(|error| format!("writing {}: {error}", sum.display()))?;
-            let mut check = Command::new("sha256sum");
-            run(check.args(["--quiet", "--check"]).arg(&sum))?;
-            run(Command::new("dpkg-deb").arg("-x").arg(&file).arg(folder))?;
-            for done in [file, sum] {
-                fs::remove_file(&done)
-                    .map_err(|error| format!("removing {}: {error}", done.display()))?;
-            }
-        }
-        // The server runs as another user.
-        run(Command::new("chmod").args(["-R", "a+rX"]).arg(folder))
-    })
 }
 
 /// Started with `python3 -m moto.server` where this is `PYTHONPATH`.

@@ -42,7 +42,6 @@ pub(crate) const TOOLS: &[Tool] = &[
     tool("mariadbd", "mariadb-server", "conformance"),
     tool("/usr/lib/galera/libgalera_smm.so", "galera-4", "servers"),
     tool("/usr/sbin/pgbouncer", "pgbouncer", "servers"),
-    tool("curl", "curl", "servers"),
     tool("cc", "gcc", "servers"),
     tool("make", "make", "servers"),
     tool("python3", "python3", "interop"),

@@ -134,6 +134,7 @@ async fn take_free(
         writable = WRITABLE,
         is_loose = engine.loose_text(),
         claim = engine.tables.claim,
+        meta = engine.tables.meta,
         session = engine.tables.session,
         name = name_literal(ticket.claim.name.as_str()),
         ticket = ticket_literal(ticket.claim.id),

@@ -129,17 +129,20 @@ impl Company {
         match place.answer().await {
             Some(Ok(Some(order))) => Went::Done(order),
             Some(Ok(None)) => Went::NotDone,
-            Some(Err(Unanswered::Refused)) => {
+            Some(Err(why)) => {
                 self.stay_apart();
-                Went::Alone(None)
+                match why {
+                    Unanswered::Refused => Went::Alone(None),
+                    Unanswered::InDoubt => Went::InDoubt,
+                    Unanswered::Silent => Went::Silent,
+                }
             }
-            None | Some(Err(Unanswered::InDoubt)) => Went::InDoubt,
-            Some(Err(Unanswered::Silent)) => Went::Silent,
+            None => Went::InDoubt,
         }
     }
 
-    /// The server refused what went together: that is not done twice at once, or
-    /// whatever it has too much of would only grow.
+    /// What went together was refused or not answered: that is not done twice at once,
+    /// or whatever the server has too much of, or so many in doubt, would only grow.
     fn stay_apart(&self) {
         let until = boot_time() + APART;
         self.apart.store(until.nanos(), Ordering::Relaxed);
@@ -162,6 +165,7 @@ impl Company {
         format!(
             include_str!("sql/party.sql"),
             claim = self.tables.claim,
+            meta = self.tables.meta,
             session = self.tables.session,
             rows = rows.join(","),
             clock = CLOCK,

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::Started;
-use crate::mysql::{Brand, Mysql};
+use crate::mysql::Mysql;
 use crate::turns::{Turn, Turns};
 
 pub(crate) static PLAIN: Pool = Pool::new(&["transaction-isolation=READ-COMMITTED"], "");
@@ -14,8 +14,6 @@ pub(crate) static REPEATABLE_READ: Pool = Pool::new(
 );
 pub(crate) static SERIALIZABLE: Pool = Pool::new(&["transaction-isolation=SERIALIZABLE"], "");
 pub(crate) static SESSION: Pool = Pool::new(&[], "&mode=session");
-pub(crate) static MYSQL_8: Pool = Pool::of(Brand::Mysql8, &[], "");
-pub(crate) static MYSQL_8_SESSION: Pool = Pool::of(Brand::Mysql8, &[], "&mode=session");
 
 /// How many cases run at once, whichever server they use: cases ask for answers
 /// within milliseconds.
@@ -23,7 +21,6 @@ static TURNS: Turns = Turns::new(4);
 
 /// A server with these settings, once it is asked for.
 pub(crate) struct Pool {
-    brand: Brand,
     settings: &'static [&'static str],
     options: &'static str,
     server: Mutex<Option<Server>>,
@@ -46,12 +43,7 @@ struct Taken {
 
 impl Pool {
     const fn new(settings: &'static [&'static str], options: &'static str) -> Self {
-        Self::of(Brand::MariaDb, settings, options)
-    }
-
-    const fn of(brand: Brand, settings: &'static [&'static str], options: &'static str) -> Self {
         Self {
-            brand,
             settings,
             options,
             server: Mutex::new(None),
@@ -64,7 +56,7 @@ impl Pool {
         let server = server.get_or_insert_with(|| {
             let folder = tempfile::tempdir().expect("there is room for a folder");
             Server {
-                mysql: Mysql::start_as(self.brand, folder.path(), self.settings),
+                mysql: Mysql::start(folder.path(), self.settings),
                 _folder: folder,
                 waiting: Vec::new(),
                 made: 0,
@@ -110,8 +102,7 @@ impl Drop for Taken {
 
 /// Ends all servers: statics are never dropped.
 pub(crate) fn end() {
-    let pools = [&PLAIN, &REPEATABLE_READ, &SERIALIZABLE, &SESSION];
-    for pool in pools.into_iter().chain([&MYSQL_8, &MYSQL_8_SESSION]) {
+    for pool in [&PLAIN, &REPEATABLE_READ, &SERIALIZABLE, &SESSION] {
         let server = pool.server.lock();
         server.unwrap_or_else(PoisonError::into_inner).take();
     }

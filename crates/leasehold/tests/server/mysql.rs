@@ -1,12 +1,9 @@
-//! MariaDB and MySQL servers of our own: child processes on free ports of 127.0.0.1, in
+//! MariaDB servers of our own: child processes on free ports of 127.0.0.1, in
 //! folders that the test gives. The server refuses root, so root starts it as
 //! the user that its package made.
 // Not every test uses all of it.
 #![allow(dead_code)]
 
-#[allow(clippy::duplicate_mod, reason = "some tests have other servers beside")]
-#[path = "place.rs"]
-mod place;
 #[allow(clippy::duplicate_mod, reason = "some tests have other servers beside")]
 #[path = "ports.rs"]
 mod ports;
@@ -29,93 +26,6 @@ pub(crate) const DATABASE: &str = "shop";
 pub(crate) fn lacks_mysql() -> Option<&'static str> {
     let is_there = program("mariadbd").is_some() && program("mariadb-install-db").is_some();
     (!is_there).then_some("mariadb-server")
-}
-
-/// The same for MySQL itself.
-pub(crate) fn lacks_mysql_8() -> Option<&'static str> {
-    let is_there = Brand::Mysql8.program("usr/sbin/mysqld").is_file();
-    let lacks_it = (!is_there).then_some("MySQL 8.0 (cargo xtask tools)");
-    lacks_it.or_else(lacks_mysql)
-}
-
-/// What MySQL does whenever it starts.
-const USERS: &str = "users.sql";
-
-/// Which server it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Brand {
-    MariaDb,
-    Mysql8,
-}
-
-impl Brand {
-    /// A file of the one that does not come with the system.
-    fn program(self, file: &str) -> PathBuf {
-        place::tools().join("servers/mysql-8.0").join(file)
-    }
-
-    fn server(self) -> Command {
-        match self {
-            Self::MariaDb => command("mariadbd"),
-            Self::Mysql8 => {
-                let libraries = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
-                let libraries = libraries.map(|folder| self.program(folder));
-                let libraries = std::env::join_paths(libraries).expect("no colon is in it");
-                let mut server = Command::new(self.program("usr/sbin/mysqld"));
-                server.env("LD_LIBRARY_PATH", libraries);
-                server.current_dir("/").stdin(Stdio::null());
-                server
-            }
-        }
-    }
-
-    /// What every server of it is started with, after `--no-defaults`.
-    fn options(self) -> Vec<String> {
-        match self {
-            Self::MariaDb => Vec::new(),
-            Self::Mysql8 => {
-                let messages = self.program("usr/share/mysql");
-                // Where it lies only root may be let in.
-                let user = server_user().map(|_| "--user=root".into());
-                let options = [
-                    format!("--lc-messages-dir={}", messages.display()),
-                    "--secure-file-priv=".into(),
-                    "--mysqlx=0".into(),
-                    "--skip-log-bin".into(),
-                ];
-                options.into_iter().chain(user).collect()
-            }
-        }
-    }
-
-    fn template(self) -> &'static str {
-        match self {
-            Self::MariaDb => "mariadb",
-            Self::Mysql8 => "mysql-8.0",
-        }
-    }
-
-    /// Makes an empty data folder.
-    fn install(self, data: &Path) {
-        match self {
-            Self::MariaDb => run(command("mariadb-install-db")
-                .args(["--no-defaults", "--skip-test-db"])
-                .arg("--auth-root-authentication-method=normal")
-                .arg("--innodb-log-file-size=8M")
-                .arg(format!("--datadir={}", data.display()))),
-            Self::Mysql8 => {
-                run(self
-                    .server()
-                    .args(["--no-defaults", "--initialize-insecure"])
-                    .args(self.options())
-                    .arg(format!("--datadir={}", data.display())));
-                // It makes no users before it is up.
-                let text = "create user if not exists root@'127.0.0.1' identified by '';\n\
-                            grant all on *.* to root@'127.0.0.1' with grant option;\n";
-                std::fs::write(data.join(USERS), text).expect("there is room for a file");
-            }
-        }
-    }
 }
 
 /// Whether a test has to do without what it needs. It then skips, and says so;
@@ -177,7 +87,6 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Mysql {
-    brand: Brand,
     process: Child,
     data: PathBuf,
     options: Vec<String>,
@@ -187,19 +96,14 @@ pub(crate) struct Mysql {
 impl Mysql {
     /// Starts a server with these settings, such as `max_connections=20`.
     pub(crate) fn start(folder: &Path, settings: &[&str]) -> Self {
-        Self::start_as(Brand::MariaDb, folder, settings)
-    }
-
-    pub(crate) fn start_as(brand: Brand, folder: &Path, settings: &[&str]) -> Self {
         let data = folder.join("data");
-        make_data(brand, &data);
+        make_data(&data);
         let options: Vec<_> = settings.iter().map(|text| format!("--{text}")).collect();
         // Another test may take the port first; then there are others.
         for _ in 0..10 {
             let port = free_port();
             let mut server = Self {
-                brand,
-                process: spawn(brand, &data, port, &options),
+                process: spawn(&data, port, &options),
                 data: data.clone(),
                 options: options.clone(),
                 port,
@@ -210,7 +114,7 @@ impl Mysql {
             }
         }
         let log = std::fs::read_to_string(data.join("log")).unwrap_or_default();
-        panic!("{brand:?} does not start in {}: {log}", data.display());
+        panic!("MariaDB does not start in {}: {log}", data.display());
     }
 
     /// `mysql://…` as the user that may do everything.
@@ -267,7 +171,7 @@ impl Mysql {
         self.kill();
         let deadline = Instant::now() + LONGEST;
         loop {
-            self.process = spawn(self.brand, &self.data, self.port, &self.options);
+            self.process = spawn(&self.data, self.port, &self.options);
             if self.is_up() {
                 return;
             }
@@ -306,15 +210,14 @@ impl Drop for Mysql {
     }
 }
 
-fn spawn(brand: Brand, data: &Path, port: u16, options: &[String]) -> Child {
+fn spawn(data: &Path, port: u16, options: &[String]) -> Child {
     let log = std::fs::File::options()
         .create(true)
         .append(true)
         .open(data.join("log"));
-    let mut server = brand.server();
+    let mut server = command("mariadbd");
     server
         .arg("--no-defaults")
-        .args(brand.options())
         .arg(format!("--datadir={}", data.display()))
         .arg(format!("--socket={}/s.sock", data.display()))
         .arg(format!("--pid-file={}/pid", data.display()))
@@ -325,23 +228,19 @@ fn spawn(brand: Brand, data: &Path, port: u16, options: &[String]) -> Child {
         // What the kernel has survives the server; only a machine that loses its
         // power would miss it.
         .args(["--innodb-flush-log-at-trx-commit=2"])
-        .args(options);
-    if brand == Brand::Mysql8 {
-        server.arg(format!("--init-file={}/{USERS}", data.display()));
-    }
-    server
+        .args(options)
         .stdout(Stdio::null())
         .stderr(log.expect("there is room for a log"));
     server.spawn().expect("the server starts")
 }
 
 /// Makes a data folder, by copying one that was made before.
-fn make_data(brand: Brand, data: &Path) {
+fn make_data(data: &Path) {
     let folder = data.parent().expect("it is in a folder");
     // The server's user has to get through.
     let mode = std::fs::Permissions::from_mode(0o711);
     std::fs::set_permissions(folder, mode).expect("the folder is ours");
-    run(Command::new("cp").arg("-r").arg(template(brand)).arg(data));
+    run(Command::new("cp").arg("-r").arg(template()).arg(data));
     if let Some((user, group)) = server_user() {
         let owner = format!("{user}:{group}");
         run(Command::new("chown").arg("-R").arg(owner).arg(data));
@@ -349,10 +248,10 @@ fn make_data(brand: Brand, data: &Path) {
 }
 
 /// An empty data folder, made once and kept with what Cargo builds.
-fn template(brand: Brand) -> PathBuf {
+fn template() -> PathBuf {
     static MAKING: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _making = MAKING.lock().expect("no test panics with it");
-    let kept = scratch().join(brand.template());
+    let kept = scratch().join("mariadb");
     if kept.exists() {
         return kept;
     }
@@ -363,7 +262,11 @@ fn template(brand: Brand) -> PathBuf {
         chown(folder.path(), Some(user), Some(group)).expect("root may do that");
     }
     let made = folder.path().join("data");
-    brand.install(&made);
+    run(command("mariadb-install-db")
+        .args(["--no-defaults", "--skip-test-db"])
+        .arg("--auth-root-authentication-method=normal")
+        .arg("--innodb-log-file-size=8M")
+        .arg(format!("--datadir={}", made.display())));
     // Another process may have been faster; one is as good as the other.
     let copy = kept.with_extension(std::process::id().to_string());
     run(Command::new("cp").arg("-r").arg(&made).arg(&copy));

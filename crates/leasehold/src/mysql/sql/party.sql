@@ -12,10 +12,11 @@ select c.name, 0,
     if(v.was is null, v.session, c.session), if(v.was is null, v.holder, c.holder),
     if(v.was is null, v.capacity, c.capacity), if(v.was is null, v.weight, c.weight),
     if(v.was is null, v.label, c.label), if(v.was is null, utc_timestamp(6), c.since), 0, 0, 0
-from v straight_join {claim} c on c.name = v.name and c.seat = 0 and c.ticket <=> v.was
+from v straight_join {claim} c force index (primary) on c.name = v.name and c.seat = 0 and c.ticket <=> v.was
 where v.was is not null
 or (
     c.queued = 0 and c.term = v.term and {identity} = v.server and {writable}
+    and exists (select 1 from {meta} m where m.server = v.server and m.term = v.term)
     and exists (
         select 1 from {session} s
         where s.id = coalesce(c.ticket, v.session) and s.epoch = v.epoch

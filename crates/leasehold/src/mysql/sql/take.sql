@@ -1,7 +1,7 @@
 -- Takes a lock that nobody has or waits for: one row, its own, which says so. The
 -- order is above the last one, and never below the clock, so that what a crash forgot
--- does not come twice. The row was used in this term before, and it is still this
--- server's: another term would have raised the session's epoch. The session's row is
+-- does not come twice. The row was used in this term before, and the term is this
+-- server's; one that begins meanwhile raises the session's epoch. The session's row is
 -- locked after the lock's own, which may have to be waited for: a renewal must not
 -- wait behind that.
 update {claim} set
@@ -10,6 +10,7 @@ update {claim} set
     capacity = {capacity}, weight = {weight}, label = {label}, since = utc_timestamp(6)
 where name = {name} and seat = 0 and ticket is null and queued = 0 and term = {term}
 and {identity} = {server} and {writable}
+and exists (select 1 from {meta} m where m.server = {server} and m.term = {term})
 and exists (
     select 1 from {session} s
     where s.id = coalesce({claim}.ticket, {lease}) and s.epoch = {epoch}
