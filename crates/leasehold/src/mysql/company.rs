@@ -129,20 +129,14 @@ impl Company {
         match place.answer().await {
             Some(Ok(Some(order))) => Went::Done(order),
             Some(Ok(None)) => Went::NotDone,
-            Some(Err(why)) => {
-                self.stay_apart();
-                match why {
-                    Unanswered::Refused => Went::Alone(None),
-                    Unanswered::InDoubt => Went::InDoubt,
-                    Unanswered::Silent => Went::Silent,
-                }
-            }
-            None => Went::InDoubt,
+            Some(Err(Unanswered::Refused)) => Went::Alone(None),
+            None | Some(Err(Unanswered::InDoubt)) => Went::InDoubt,
+            Some(Err(Unanswered::Silent)) => Went::Silent,
         }
     }
 
-    /// What went together was refused or not answered: that is not done twice at once,
-    /// or whatever the server has too much of, or so many in doubt, would only grow.
+    /// The server said no to what went together: that is not done twice at once, or
+    /// whatever it has too much of, or does not understand, would only grow.
     fn stay_apart(&self) {
         let until = boot_time() + APART;
         self.apart.store(until.nanos(), Ordering::Relaxed);
@@ -182,10 +176,15 @@ impl Company {
         };
         answer.map_err(|trouble| match trouble {
             Trouble::Silent => Unanswered::Silent,
-            Trouble::Failed { error, .. } => match fault(error, String::new(), "").effect() {
-                Effect::None => Unanswered::Refused,
-                Effect::Unknown => Unanswered::InDoubt,
-            },
+            Trouble::Failed { error, .. } => {
+                if error.as_database_error().is_some() {
+                    self.stay_apart();
+                }
+                match fault(error, String::new(), "").effect() {
+                    Effect::None => Unanswered::Refused,
+                    Effect::Unknown => Unanswered::InDoubt,
+                }
+            }
         })
     }
 }
