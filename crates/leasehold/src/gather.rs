@@ -63,7 +63,7 @@ impl<Q, A> Asked<Q, A> {
 }
 
 /// Returns when all of them have given up.
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) async fn all_gone<Q, A>(party: &mut [Asked<Q, A>]) {
     for one in party {
         one.answer.closed().await;

@@ -47,7 +47,7 @@ mod core;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod gather;
 mod guard;
 mod hold;

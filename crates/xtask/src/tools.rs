@@ -40,6 +40,7 @@ pub(crate) const TOOLS: &[Tool] = &[
         "conformance",
     ),
     tool("mariadbd", "mariadb-server", "conformance"),
+    tool("/usr/lib/galera/libgalera_smm.so", "galera-4", "servers"),
     tool("/usr/sbin/pgbouncer", "pgbouncer", "servers"),
     tool("cc", "gcc", "servers"),
     tool("make", "make", "servers"),

@@ -1,6 +1,8 @@
 //! MySQL without leasehold, through the same client and pool: what a lock costs
 //! at least. For measuring only.
 
+use std::sync::Arc;
+
 use sqlx_core::connection::ConnectOptions;
 use sqlx_mysql::MySqlConnection;
 
@@ -15,7 +17,7 @@ use crate::error::Result;
 /// One row for each name, updated twice per lock.
 #[derive(Debug)]
 pub struct BareMysql {
-    pool: Pool,
+    pool: Arc<Pool>,
     table: String,
 }
 

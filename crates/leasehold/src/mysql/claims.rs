@@ -1,11 +1,14 @@
 //! What happens to claims: mostly one request each.
 
+use sqlx_mysql::MySqlRow;
+
 use super::MysqlEngine;
-use super::inbox::{Mine, OpenLease};
+use super::company::{Change, Went};
+use super::inbox::{Footing, Mine, OpenLease};
 use super::layout::{CLOCK, WRITABLE};
 use super::line::guarded;
 use super::look::Line;
-use super::pool::{Answer, Lane};
+use super::pool::{Answer, Lane, Trouble};
 use super::takeover::take_over;
 use super::term::settle;
 use super::text::{
@@ -28,7 +31,17 @@ pub(super) async fn enqueue(engine: &MysqlEngine, ticket: &Ticket) -> Result<Sta
         return Ok(Standing::Gone);
     };
     let mine = engine.inbox.admit(ticket);
-    if let Some(token) = take_free(engine, ticket, &mine, &open).await? {
+    let mut footing = open.footing();
+    if footing.ground.is_none() {
+        match find_footing(engine, ticket).await? {
+            Some(found) => {
+                open.learn(found.clone());
+                footing = found;
+            }
+            None => return Ok(Standing::Gone),
+        }
+    }
+    if let Some(token) = take_free(engine, ticket, &mine, footing).await? {
         return Ok(Standing::Held { token });
     }
     let mut may_bury = true;
@@ -64,8 +77,8 @@ pub(super) async fn enqueue(engine: &MysqlEngine, ticket: &Ticket) -> Result<Sta
         if !std::mem::replace(&mut may_write, true) {
             continue;
         }
-        match epoch(engine, ticket).await? {
-            Some(epoch) => open.learn_epoch(epoch),
+        match find_footing(engine, ticket).await? {
+            Some(footing) => open.learn(footing),
             None => return Ok(Standing::Gone),
         }
     }
@@ -73,31 +86,66 @@ pub(super) async fn enqueue(engine: &MysqlEngine, ticket: &Ticket) -> Result<Sta
     Err(Error::new(ErrorKind::Unavailable, doing(ticket), why).on(&*engine.pool.label))
 }
 
-/// Takes the lock if nobody has it or waits for it: one statement.
+/// Takes the lock if nobody has it or waits for it: one statement, perhaps together
+/// with others.
 async fn take_free(
     engine: &MysqlEngine,
     ticket: &Ticket,
     mine: &Mine,
-    open: &OpenLease,
+    footing: Footing,
 ) -> Result<Option<Token>> {
+    let Footing { epoch, ground } = footing;
+    // Whoever is granted something in a term has heard of no later one.
+    let Some((server, term)) = ground.filter(|(_, term)| engine.is_latest(*term)) else {
+        return Ok(None);
+    };
+    let held = |place| {
+        mine.sits(0);
+        mine.is_held(place);
+        Ok(Some(Token::new(place)))
+    };
+    mine.asked();
+    let change = || Change::takes(ticket, epoch, &server, term);
+    let went = match &engine.company {
+        Some(company) => company.go(change).await,
+        None => Went::Alone(None),
+    };
+    engine.hear_of_breaks();
+    let _way = match went {
+        Went::Alone(way) => way,
+        Went::Done(place) => {
+            mine.answered();
+            return held(place);
+        }
+        // Who asks for a place finds out more.
+        Went::NotDone => {
+            mine.answered();
+            return Ok(None);
+        }
+        // By its ticket it is found, if it is there.
+        Went::InDoubt => return Ok(None),
+        Went::Silent => return Err(engine.pool.trouble(Trouble::Silent, doing(ticket))),
+    };
     let text = format!(
         include_str!("sql/take.sql"),
         clock = CLOCK,
-        current = engine.granting_text(),
-        is_loose = IS_LOOSE,
+        identity = engine.kind.identity(),
+        server = quoted(&server),
+        writable = WRITABLE,
+        is_loose = engine.loose_text(),
         claim = engine.tables.claim,
         meta = engine.tables.meta,
         session = engine.tables.session,
         name = name_literal(ticket.claim.name.as_str()),
         ticket = ticket_literal(ticket.claim.id),
         lease = lease_literal(ticket.lease),
-        epoch = open.epoch(),
+        epoch = epoch,
+        term = term,
         holder = ticket.holder,
         capacity = ticket.capacity,
         weight = ticket.weight,
         label = quoted_or_null(ticket.label.as_deref()),
     );
-    mine.asked();
     let asking = engine.pool.ask_once(Lane::Common, &text, || doing(ticket));
     let answer = asking.await;
     engine.hear_of_breaks();
@@ -109,9 +157,7 @@ async fn take_free(
         Some(answer) if answer.matched > 0 => answer.drawn,
         _ => return Ok(None),
     };
-    mine.sits(0);
-    mine.is_held(place);
-    Ok(Some(Token::new(place)))
+    held(place)
 }
 
 /// Whether nothing of the request can still come.
@@ -159,23 +205,37 @@ async fn ask_for(
     Line::read(&rows, doing, &engine.pool.label)
 }
 
-/// The epoch of the session, if it lives. What else could be why nothing was put, a
-/// server whose term it is not, or a term that is new to us, is put right.
-async fn epoch(engine: &MysqlEngine, ticket: &Ticket) -> Result<Option<u64>> {
+/// What requests of the session rely on, if it lives. What else could be why nothing was
+/// put, a server whose term it is not, or a term that is new to us, is put right.
+async fn find_footing(engine: &MysqlEngine, ticket: &Ticket) -> Result<Option<Footing>> {
     let text = format!(
-        "select s.epoch, {} from {} s join {} m \
+        "select s.epoch, {}, {}, m.term from {} s join {} m \
          where s.id = {} and s.expires > utc_timestamp(6) and not {IS_LOOSE}",
         engine.granting_text(),
+        engine.kind.identity(),
         engine.tables.session,
         engine.tables.meta,
         lease_literal(ticket.lease),
     );
     let answer = engine.ask_plainly(&text, || doing(ticket)).await?;
-    let row = answer.rows.first();
-    if row.and_then(|row| column(row, 1)).as_deref() == Some("0") {
+    let Some(row) = answer.rows.first() else {
+        return Ok(None);
+    };
+    let footing = read_footing(row, 0);
+    if footing.as_ref().is_some_and(|found| found.ground.is_none()) {
         settle(engine, Lane::Common, || doing(ticket)).await?;
     }
-    Ok(row.and_then(|row| number(row, 0)))
+    Ok(footing)
+}
+
+/// An epoch, whether it is this server's term, which server it is, and the term.
+fn read_footing(row: &MySqlRow, first: usize) -> Option<Footing> {
+    let is_ours = column(row, first + 1).as_deref() == Some("1");
+    let ground = column(row, first + 2).zip(number(row, first + 3));
+    Some(Footing {
+        epoch: number(row, first)?,
+        ground: ground.filter(|_| is_ours),
+    })
 }
 
 /// Nobody withdraws what was not given, so nothing may be left that could still
@@ -210,20 +270,36 @@ pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn
         let callback = format!(
             include_str!("sql/callback.sql"),
             alone = engine.alone_text(mine.claim.name.as_str()),
+            current = engine.granting_text(),
+            identity = engine.kind.identity(),
             session = engine.tables.session,
+            meta = engine.tables.meta,
             lease = lease_literal(mine.lease),
         );
         let text = engine.leave_text(&mine.claim, &callback);
-        let (found, epoch) = take_out(engine, &mine.claim, &text).await?;
+        let (found, footing) = take_out(engine, &mine.claim, &text).await?;
         mine.nothing_comes_any_more();
-        if let (Some(open), Some(epoch)) = (engine.inbox.lease(mine.lease), epoch) {
-            open.learn_epoch(epoch);
+        if let (Some(open), Some(footing)) = (engine.inbox.lease(mine.lease), footing) {
+            open.learn(footing);
         }
         return Ok(found);
     }
     if is_fenced || mine.order().is_none() {
         return leave_without(engine, mine).await;
     }
+    let doing = || format!("withdraw {}", mine.claim.name);
+    let went = match &engine.company {
+        Some(company) if seat == 0 => company.go(|| Change::gives(&mine.claim)).await,
+        _ => Went::Alone(None),
+    };
+    engine.hear_of_breaks();
+    let (_way, may_be_done) = match went {
+        Went::Alone(way) => (way, false),
+        Went::Done(_) => return Ok(Withdrawn::Removed),
+        Went::NotDone => (None, false),
+        Went::InDoubt => (None, true),
+        Went::Silent => return Err(engine.pool.trouble(Trouble::Silent, doing())),
+    };
     let (claim, ticket) = (&engine.tables.claim, ticket_literal(mine.claim.id));
     let name = name_literal(mine.claim.name.as_str());
     let change = match seat {
@@ -234,7 +310,6 @@ pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn
     if engine.is_tied {
         text = format!("{text}; {}", next_text(engine, mine));
     }
-    let doing = || format!("withdraw {}", mine.claim.name);
     let asking = engine.pool.ask_once(Lane::Aside, &text, doing);
     let answer = asking.await;
     engine.hear_of_breaks();
@@ -244,7 +319,9 @@ pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn
     }
     match answer {
         // What the first of two requests took out, the second does not find.
-        Some(answer) if answer.matched > 0 || answer.is_repeated => Ok(Withdrawn::Removed),
+        Some(answer) if answer.matched > 0 || answer.is_repeated || may_be_done => {
+            Ok(Withdrawn::Removed)
+        }
         Some(_) => Ok(Withdrawn::Absent),
         None => Err(stays_locked(engine, doing())),
     }
@@ -287,14 +364,14 @@ async fn take_out(
     engine: &MysqlEngine,
     claim: &ClaimRef,
     text: &str,
-) -> Result<(Withdrawn, Option<u64>)> {
+) -> Result<(Withdrawn, Option<Footing>)> {
     let doing = || format!("withdraw {}", claim.name);
     let text = guarded(text);
     let asking = engine.ask_or_locked(&text, doing);
     let Some(answer) = asking.await? else {
         return Err(stays_locked(engine, doing()));
     };
-    let mut epoch = None;
+    let mut footing = None;
     let mut found = match answer.is_repeated {
         // What the first of two requests took out, the second does not find.
         true => Withdrawn::Removed,
@@ -302,11 +379,11 @@ async fn take_out(
     };
     for row in &answer.rows {
         match column(row, 0).as_deref() {
-            Some("epoch") => epoch = number(row, 1),
+            Some("epoch") => footing = read_footing(row, 1),
             _ => found = Withdrawn::Removed,
         }
     }
-    Ok((found, epoch))
+    Ok((found, footing))
 }
 
 impl MysqlEngine {

@@ -1,7 +1,6 @@
 //! What this session has in the store.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -16,12 +15,21 @@ use crate::name::Name;
 /// How long what another one found out for a claim is good enough.
 const NEWS: Duration = Duration::from_millis(100);
 
+/// What requests under a lease rely on, all of it read in one step.
+#[derive(Debug, Clone)]
+pub(super) struct Footing {
+    /// Requests for a place name it; one that names another comes too late.
+    pub(super) epoch: u64,
+    /// Which server's term it was, and which term. Another one cannot begin without
+    /// another epoch. `None` if it was no server's term that we met.
+    pub(super) ground: Option<(String, u64)>,
+}
+
 /// A lease of ours.
 #[derive(Debug)]
 pub(super) struct OpenLease {
     pub(super) lease: Lease,
-    /// Requests for a place name it; another one comes too late.
-    epoch: AtomicU64,
+    footing: Mutex<Footing>,
     /// Rung when a claim of this lease was broken, or may be gone.
     pub(super) news: Notify,
     /// Rung by others, if the session is tied to a connection.
@@ -30,12 +38,16 @@ pub(super) struct OpenLease {
 
 impl OpenLease {
     pub(super) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+        lock(&self.footing).epoch
     }
 
-    pub(super) fn learn_epoch(&self, epoch: u64) {
-        // Not the greater of the two: a failover may have forgotten some.
-        self.epoch.store(epoch, Ordering::Release);
+    pub(super) fn footing(&self) -> Footing {
+        lock(&self.footing).clone()
+    }
+
+    pub(super) fn learn(&self, footing: Footing) {
+        // Not the greater epoch of the two: a failover may have forgotten some.
+        *lock(&self.footing) = footing;
     }
 }
 
@@ -231,10 +243,10 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn add_lease(&self, lease: Lease, epoch: u64, bell: Option<Bell>) {
+    pub(super) fn add_lease(&self, lease: Lease, footing: Footing, bell: Option<Bell>) {
         let open = OpenLease {
             lease,
-            epoch: AtomicU64::new(epoch),
+            footing: Mutex::new(footing),
             news: Notify::new(),
             bell,
         };

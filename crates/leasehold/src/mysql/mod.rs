@@ -11,6 +11,7 @@
 mod bare;
 mod claims;
 mod closing;
+mod company;
 mod config;
 mod confirm;
 mod fault;
@@ -44,9 +45,10 @@ pub use sqlx_mysql::{MySqlPool, MySqlTransaction};
 
 #[doc(hidden)]
 pub use self::bare::{BareMysql, BareNamedLock};
+use self::company::Company;
 pub(crate) use self::config::{MysqlConfig, OPTIONS, Refusal, SCHEMES};
 pub use self::fence::fence;
-use self::inbox::Inbox;
+use self::inbox::{Footing, Inbox};
 use self::layout::{Kind, Tables};
 use self::look::strange;
 use self::pool::{Answer, Lane, Pool};
@@ -117,7 +119,9 @@ pub fn schema(url: &str) -> Result<String> {
 /// Locks in a MySQL or MariaDB database.
 #[derive(Debug)]
 pub(crate) struct MysqlEngine {
-    pool: Pool,
+    pool: Arc<Pool>,
+    /// Those who go together, where that is possible.
+    company: Option<Arc<Company>>,
     inbox: Inbox,
     tables: Tables,
     database: String,
@@ -156,7 +160,9 @@ impl MysqlEngine {
             tie::check(&pool).await?;
             pool.is_tied = true;
         }
+        let pool = Arc::new(pool);
         Ok(Self {
+            company: Company::of(&pool, &tables, kind),
             inbox: Inbox::default(),
             tables,
             database: database.into(),
@@ -299,12 +305,19 @@ impl Engine for MysqlEngine {
         if self.is_tied {
             self.is_direct(row).await?;
         }
+        let server = row.and_then(|row| column(row, 1)).unwrap_or_default();
+        let mut ground = None;
         match row.and_then(|row| column(row, 4)).as_deref() {
-            Some("1") => self.learns_term(row.and_then(|row| number(row, 5)).unwrap_or(0)),
+            Some("1") => {
+                let term = row.and_then(|row| number(row, 5)).unwrap_or(0);
+                self.learns_term(term);
+                ground = Some((server.clone(), term));
+            }
             _ => term::settle(self, Lane::Leases, doing).await?,
         }
-        self.inbox.add_lease(lease, epoch, bell);
-        self.meets(&row.and_then(|row| column(row, 1)).unwrap_or_default());
+        let footing = Footing { epoch, ground };
+        self.inbox.add_lease(lease, footing, bell);
+        self.meets(&server);
         Ok(lease)
     }
 

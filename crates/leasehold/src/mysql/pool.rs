@@ -202,6 +202,30 @@ impl Pool {
         self.ask_on(lane, &whole, doing).await
     }
 
+    pub(super) fn has_users(&self) -> bool {
+        self.users.is_some()
+    }
+
+    /// How many connections it may have, beside what keeps leases.
+    pub(super) fn size(&self) -> usize {
+        usize::try_from(self.most).unwrap_or(usize::MAX)
+    }
+
+    /// A turn on the connections that are ours.
+    pub(super) async fn room(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.room.acquire().await.ok()
+    }
+
+    /// Makes a request once, by somebody who has room for it.
+    pub(super) async fn once_more(&self, statement: &str) -> Result<Answer, Trouble> {
+        let idle = lock(&self.idle).pop();
+        let mut line = self.own_line(idle, None).await?;
+        let answer = line.say(statement).await;
+        line.give_back();
+        answer
+    }
+
     /// Whether requests go over connections of the user's pool.
     fn is_users(&self, lane: Lane) -> bool {
         lane == Lane::Common && self.users.is_some()

@@ -38,6 +38,11 @@ impl MysqlEngine {
         format!("({} and m.term = {known})", self.current_text())
     }
 
+    /// Whether we have heard of no later term.
+    pub(super) fn is_latest(&self, term: u64) -> bool {
+        term >= self.term.load(Ordering::Acquire)
+    }
+
     /// Hears which term has begun.
     pub(super) fn hears_term(&self, rows: &[MySqlRow]) {
         if let Some(term) = rows.last().and_then(|row| number(row, 0)) {
@@ -98,14 +103,16 @@ impl MysqlEngine {
     /// The last renewals may be forgotten, or nobody could renew. Whoever has not
     /// ended for good gets its whole time once more, and not more than that: what stands
     /// there was written by another server's clock. Whole locks may be forgotten
-    /// too: those that are new here begin above whatever was drawn.
+    /// too: those that are new here begin above whatever was drawn. Requests that rely
+    /// on the term before come too late, by the sessions' epochs.
     fn begin_text(&self, started: u64) -> String {
         format!(
             "{READ_COMMITTED}; \
              select not ({current} and greatest(m.started, {started}) \
              - least(m.started, {started}) <= {START_IS_ABOUT}) into @leasehold_begins \
              from {meta} m for update; \
-             update {session} set expires = utc_timestamp(6) + interval ttl microsecond \
+             update {session} set expires = utc_timestamp(6) + interval ttl microsecond, \
+             epoch = epoch + 1 \
              where expires > {ENDED} and @leasehold_begins; \
              update {meta} m set \
              m.floor = if({current}, m.floor, greatest(m.floor, {CLOCK}) \

@@ -28,6 +28,16 @@ use crate::random::random_u64;
 pub(super) const IS_LOOSE: &str =
     "if(s.tied, coalesce(is_free_lock(concat('leasehold.', lower(hex(s.id)))), 0), 0)";
 
+impl MysqlEngine {
+    /// The same where `s` is a session of ours, which may be known not to be tied.
+    pub(super) fn loose_text(&self) -> &'static str {
+        match self.is_tied {
+            true => IS_LOOSE,
+            false => "false",
+        }
+    }
+}
+
 /// How long one doze lasts, in seconds. Nothing depends on it.
 const DOZE: u32 = 5;
 /// What a doze says when it was interrupted.

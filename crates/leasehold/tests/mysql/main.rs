@@ -6,19 +6,26 @@
 
 #[path = "../server/mysql.rs"]
 mod server;
+#[allow(dead_code, reason = "some of it is for other servers")]
+#[path = "../server/tls.rs"]
+mod tls_files;
 
 mod access;
 mod barrier;
+mod company;
 mod cost;
 mod faults;
 mod fence;
+mod galera;
 mod load;
 mod lossy;
 mod lossy_steps;
 mod memos;
+mod replica;
 mod standby;
 mod terms;
 mod tied;
+mod tls;
 mod users_pool;
 mod way;
 

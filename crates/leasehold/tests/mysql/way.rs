@@ -1,6 +1,7 @@
 //! A way to the server that sees every request and loses the one, or the one
 //! answer, that a test names.
 
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,6 +32,8 @@ pub(crate) struct Way {
 
 #[derive(Default)]
 struct State {
+    /// Where it leads to.
+    server: AtomicU16,
     armed: Mutex<Option<(String, Fault)>>,
     fired: tokio::sync::Notify,
     released: tokio::sync::Notify,
@@ -41,11 +44,13 @@ impl Way {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State::default());
+        state.server.store(server, Ordering::Relaxed);
         let shared = state.clone();
         let mut links = JoinSet::new();
         links.spawn(async move {
             let mut links = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
+                let server = shared.server.load(Ordering::Relaxed);
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await {
                     let shared = shared.clone();
                     links.spawn(async move {
@@ -60,6 +65,11 @@ impl Way {
             state,
             _links: links,
         }
+    }
+
+    /// New connections are to another server.
+    pub(crate) fn leads_to(&self, server: u16) {
+        self.state.server.store(server, Ordering::Relaxed);
     }
 
     pub(crate) fn url(&self) -> String {

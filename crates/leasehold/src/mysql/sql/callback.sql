@@ -1,3 +1,4 @@
 {alone}
 update {session} set epoch = epoch + 1 where id = {lease};
-select 'epoch', epoch from {session} where id = {lease};
+select 'epoch', s.epoch, {current}, {identity}, m.term
+from {session} s join {meta} m where s.id = {lease};
