@@ -132,7 +132,7 @@ impl Place<'_> {
         let job = Job {
             argv: self.argv,
             stuck: Stuck::asked(&self.args.stuck, &environment)
-                .map(|stuck| stuck.from_now(entered.guard())),
+                .map(|stuck| stuck.starting_now(entered.guard())),
             environment,
             on_lost: OnLost::Term,
             notice: job::notice(None, None, session)?,

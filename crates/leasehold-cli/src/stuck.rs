@@ -47,7 +47,7 @@ impl Stuck {
     }
 
     /// Counted from now: what came before was waiting for others.
-    pub(crate) fn from_now(self, guard: &Guard) -> Self {
+    pub(crate) fn starting_now(self, guard: &Guard) -> Self {
         let after = self.after.saturating_add(guard.held());
         Self { after, ..self }
     }
