@@ -111,7 +111,8 @@ impl<Q, A> Gathering<Q, A> {
     /// questions. `None` if there is nobody.
     ///
     /// When `send` returns the questions must be on their way, such that nothing
-    /// that is sent later gets there before them.
+    /// that is sent later gets there before them; or the store itself must refuse what
+    /// comes after its withdrawal, as databases do, whose requests take any connection.
     pub(crate) fn depart<R>(
         &self,
         most: usize,

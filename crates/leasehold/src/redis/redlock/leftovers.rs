@@ -17,7 +17,7 @@ use crate::redis::lock;
 /// How often whoever waits for all of them looks.
 const SOON: Duration = Duration::from_millis(1);
 
-/// The requests, in the order in which they were sent over each connection.
+/// The requests, about in the order in which they were sent.
 #[derive(Default)]
 pub(super) struct Leftovers(Mutex<VecDeque<Leftover>>);
 
@@ -34,8 +34,8 @@ impl Leftovers {
 }
 
 impl Node {
-    /// Forgets what was answered, and owes what will not be. Answers come in
-    /// order, so it is enough to look at the first.
+    /// Forgets what was answered, and owes what will not be. Answers come about in
+    /// order, so it is enough to look at the first: others are seen a little later.
     pub(super) fn look_at_leftovers(&self) {
         let mut leftovers = lock(&self.leftovers.0);
         while let Some(first) = leftovers.front_mut() {
