@@ -124,8 +124,18 @@ async fn lose_each(
             open.remove(&target);
         }
     }
-    open.retain(|_, by| always(by));
-    assert!(open.is_empty(), "never lost: {open:?}");
+    // A request that repeats another may not come: who waits asks anew after a while that
+    // differs from run to run. So one of each kind that is always sent must have been lost.
+    let is_lost = |request: &Request| {
+        let all = sent_by.keys().filter(|(other, _)| other == request).count();
+        let left = open.keys().filter(|(other, _)| other == request).count();
+        left < all
+    };
+    let never: Vec<_> = sent_by
+        .iter()
+        .filter(|((request, _), by)| always(by) && !is_lost(request))
+        .collect();
+    assert!(never.is_empty(), "never lost: {never:?}");
     Ok(())
 }
 
