@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use leasehold::{Guard, Lost};
+use leasehold::{ErrorKind, Guard, Lost};
 
 use crate::scene::{LONG, Scene, until, within};
 
@@ -185,4 +185,23 @@ async fn a_lock_that_was_given_back_is_free_though_any_one_node_hangs() {
             guard.release().await.unwrap();
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_after_a_majority_hung_for_longer_than_its_ttl() {
+    let Some(scene) = Scene::start(3, &[]) else {
+        return;
+    };
+    let session = scene.session("ttl=2s&patience=30s").await;
+    let guard = session.mutex("ledger").lock().await.unwrap();
+    let hanging = &scene.fleet.servers[..2];
+    hanging.iter().for_each(|node| node.stop());
+    assert_eq!(within("be told", guard.lost()).await, Lost::Deadline);
+    // Connections are given up, and new ones are half made, when they go on.
+    let error = session.mutex("other").try_lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    hanging.iter().for_each(|node| node.resume());
+    let next = within("hold again", session.mutex("ledger").lock_within(LONG)).await;
+    assert!(next.unwrap().token() > guard.token());
+    within("close", session.close()).await;
 }

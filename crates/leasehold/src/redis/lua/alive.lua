@@ -17,8 +17,8 @@ local function has_claim(lock, queue, claims)
   end
   local fields = call('HGETALL', lock)
   for number = 1, #fields, 2 do
-    local since, stays = string.match(fields[number + 1], '^(%d+) (-?%d+) ')
-    if since and math.floor(since / 1000) + stays > now then return true end
+    local expires = string.match(fields[number + 1], '^(%d+) %d+ ')
+    if expires and tonumber(expires) > now then return true end
   end
   return false
 end

@@ -15,11 +15,7 @@ local function is_alive(claim) return sub(claim, 18, 30) > now end
 local function left_of(claim) return sub(claim, 18, 30) - now end
 
 -- The claim that is alone, as it would be in the queue.
-if alone then
-  local since, stays, rest = match(alone_claim, '^(%d+) (-?%d+) (.*)$')
-  local expires = math.floor(since / 1000) + stays
-  alone_claim = format('%s %013d %s %s', sub(memory, 1, 16), expires, since, rest)
-end
+if alone then alone_claim = sub(memory, 1, 17) .. alone_claim end
 
 -- The claim in the queue, unless it is dead.
 local function read(ticket)

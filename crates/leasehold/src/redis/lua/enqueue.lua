@@ -47,7 +47,7 @@ local drawn = math.max(sub(memory, 1, 16) + 32, micros)
 local order, keep = format('%016d', drawn), sub(memory, 18)
 local needed = drawn / 1000 + ARGV[3] + 60000
 local is_kept = tonumber(keep) >= needed
-if not is_kept then keep = format('%d', needed + 60000) end
+if not is_kept then keep = format('%013d', needed + 60000) end
 call('ZADD', queue, order, me)
 call('HSET', claims, me,
   format('%s %013d %016d %s', order, micros / 1000 + ARGV[3], micros, ARGV[4]))
@@ -56,10 +56,10 @@ if fits then
 else
   call('HSET', lock, 'last', order .. ' ' .. keep)
 end
-if not is_kept then call('PEXPIREAT', lock, keep) end
+if not is_kept then call('PEXPIREAT', lock, tonumber(keep)) end
 if is_new or not is_kept then
-  call('PEXPIREAT', queue, keep)
-  call('PEXPIREAT', claims, keep)
+  call('PEXPIREAT', queue, tonumber(keep))
+  call('PEXPIREAT', claims, tonumber(keep))
 end
 if fits then return told('held', order) end
 return waiting(me, order, weight)

@@ -16,8 +16,8 @@ for number, lock in ipairs(KEYS) do
     if field == 'last' then
       last = value
     else
-      local since, stays = string.match(value, '^(%d+) (-?%d+) ')
-      local is_alive = since and math.floor(since / 1000) + stays > math.floor(micros / 1000)
+      local expires = string.match(value, '^(%d+) %d+ ')
+      local is_alive = expires and tonumber(expires) > math.floor(micros / 1000)
       -- A queue, or a dead claim, be it ours: `enqueue.lua` knows what to do.
       if not is_alive then return { 'separately' } end
       if field == ticket then

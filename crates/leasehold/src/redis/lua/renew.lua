@@ -10,24 +10,22 @@ local answer = { string.format('%d', now) }
 
 local function renew(ticket, lock, queue, claims)
   local known = call('HMGET', lock, ticket, 'cap', 'last')
-  local until_then = now + ttl
+  local expires = string.format('%013d', now + ttl)
   if known[2] then
     local claim = call('ZSCORE', queue, ticket) and call('HGET', claims, ticket)
     if not claim or tonumber(string.sub(claim, 18, 30)) <= now then return false end
-    local expires = string.format('%013d', until_then)
     call('HSET', claims, ticket, string.sub(claim, 1, 17) .. expires .. string.sub(claim, 31))
   else
-    local since, stays, rest = string.match(known[1] or '', '^(%d+) (-?%d+)( .*)$')
-    local start = math.floor((since or 0) / 1000)
-    if not since or start + stays <= now then return false end
-    call('HSET', lock, ticket, string.format('%s %d%s', since, until_then - start, rest))
+    local claim = known[1]
+    if not claim or tonumber(string.sub(claim, 1, 13)) <= now then return false end
+    call('HSET', lock, ticket, expires .. string.sub(claim, 14))
   end
   local last, keep = string.match(known[3] or '', '^(%d+) (%d+)$')
   local needed = math.max(now, math.floor((last or 0) / 1000)) + ttl + 60000
   if last and tonumber(keep) < needed then
     -- Twice the slack, so that not every renewal has to move it.
-    keep = string.format('%d', needed + 60000)
-    call('HSET', lock, 'last', last .. ' ' .. keep)
+    keep = needed + 60000
+    call('HSET', lock, 'last', last .. string.format(' %013d', keep))
     call('PEXPIREAT', lock, keep)
     call('PEXPIREAT', queue, keep)
     call('PEXPIREAT', claims, keep)

@@ -14,8 +14,8 @@ end
 local order = memory and sub(memory, 1, 16) or format('%016d', micros)
 if not memory or tonumber(sub(memory, 18)) < now + 60000 then
   -- Nobody shortens it, and as long as it is there no order comes twice.
-  local keep = format('%d', math.max(tonumber(now), math.floor(order / 1000)) + 120000)
-  call('HSET', lock, 'last', order .. ' ' .. keep)
+  local keep = math.max(tonumber(now), math.floor(order / 1000)) + 120000
+  call('HSET', lock, 'last', order .. format(' %013d', keep))
   for _, key in ipairs({ lock, queue, claims }) do call('PEXPIREAT', key, keep) end
 end
 local id = match(call('INFO', 'replication'), 'master_replid:(%x+)')

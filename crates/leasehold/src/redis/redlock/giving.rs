@@ -114,7 +114,7 @@ impl Untold<'_> {
     /// The node was told over this connection, if that is known.
     fn is_told(&mut self, number: usize, connection: Option<u64>) {
         let (debt, now) = (self.debt(number), boot_time());
-        if connection.is_some_and(|connection| debt.is_settled_over(connection, now)) {
+        if debt.is_settled_over(connection, now) {
             self.untold.retain(|untold| *untold != number);
         }
     }

@@ -62,7 +62,7 @@ impl Node {
         if answer.as_ref().is_err_and(lacks_script) {
             self.lacks_scripts.notify_one();
         }
-        let connection = leftover.posted.connection();
+        let connection = Some(leftover.posted.connection());
         if let Some((id, debt)) = leftover.debt
             && (answer.is_err() || !debt.is_settled_over(connection, boot_time()))
         {

@@ -21,6 +21,7 @@ mod keys;
 mod leftovers;
 mod nodes;
 mod note;
+mod opening;
 mod owed;
 mod renewal;
 mod scripts;
@@ -32,9 +33,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::{BoxFuture, join_all};
 
-use self::claims::{Claims, Mine, OpenLease};
+use self::claims::{Claims, Mine, OpenLease, Trace};
 pub(crate) use self::config::{OPTIONS, RedlockConfig};
 pub(crate) use self::fleet::{admit, status};
 use self::keys::{Keys, OURS};
@@ -42,12 +42,12 @@ use self::nodes::{Call, Nodes};
 use self::taking::{Outcome, Taking};
 use self::upkeep::Upkeep;
 use self::watching::{NodeEars, WAITING};
-use super::keys::{Hex, field, inbox};
+use super::keys::{Hex, field};
 use super::link::Ears;
 use super::lock;
 use crate::clock::{Moment, boot_time};
 use crate::engine::{
-    Cause, ClaimRef, Engine, Lease, LeaseId, Owner, Renewal, Standing, Ticket, Watch, Withdrawn,
+    Cause, ClaimRef, Engine, Lease, Owner, Renewal, Standing, Ticket, Watch, Withdrawn,
 };
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::fence::Token;
@@ -83,7 +83,7 @@ impl RedlockEngine {
         nodes.connect().await?;
         Ok(Self {
             config: config.clone(),
-            upkeep: Upkeep::of(upkeep(&nodes, config.tokens.then_some(config.quarantine))),
+            upkeep: Upkeep::of(&nodes, config.tokens.then_some(config.quarantine)),
             nodes,
             claims,
             noted: Mutex::new(boot_time()),
@@ -144,13 +144,23 @@ impl RedlockEngine {
         let label = ticket.label.as_deref();
         let taking = Taking::new(&self.nodes, mine, id.as_str(), open, label);
         let taken = taking.run(sent).await;
-        mine.answered(taken.asked_over, taken.granted);
+        let (over, granted) = (taken.asked_over, taken.granted);
+        mine.answered(over.clone(), granted.clone());
         let outcome = match taken.outcome {
             Outcome::Held { token } if !self.hold(open, mine, token).await => Outcome::TooLate,
             Outcome::Held { token } => return Some(Outcome::Held { token }),
             outcome => outcome,
         };
-        self.clean_up(mine, open.limit).await;
+        // Whoever withdrew it meanwhile told the nodes before they were asked, maybe.
+        let left = mine.failed().unwrap_or(Trace {
+            id,
+            sent,
+            over,
+            granted,
+            is_failed: true,
+        });
+        giving::give_back(&self.nodes, mine, &left, open.limit).await;
+        mine.has_nothing();
         Some(outcome)
     }
 
@@ -222,21 +232,7 @@ impl Engine for RedlockEngine {
     }
 
     async fn open(&self, owner: &Owner, ttl: Duration) -> Result<Lease> {
-        let lease = Lease {
-            id: LeaseId(random_u128()),
-            ttl,
-        };
-        let limit = self.config.limit(ttl);
-        if self.config.tokens && !founding::is_settled(&self.nodes, limit).await {
-            let limit = limit.max(UNHURRIED / 2).min(ttl / 6);
-            founding::settle(&self.nodes, self.config.quarantine, limit).await;
-        }
-        self.nodes.learn_times(limit).await?;
-        let inbox = inbox(lease.id);
-        let subscribing = self.nodes.subscribe(&inbox, limit);
-        tokio::join!(subscribing, self.nodes.load_scripts(limit));
-        self.claims.add_lease(OpenLease::new(lease, owner, limit));
-        Ok(lease)
+        self.upkeep.beside(self.start(owner, ttl)).await
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal> {
@@ -261,24 +257,7 @@ impl Engine for RedlockEngine {
     }
 
     async fn close(&self, lease: &Lease) -> Result<()> {
-        self.claims.close_lease(lease.id);
-        let limit = self.config.limit(lease.ttl);
-        let claims = self.claims.of(lease.id);
-        let leaving = claims.iter().map(|mine| async {
-            self.give_back(mine, limit).await?;
-            self.claims.forget(mine.claim.id);
-            Ok(())
-        });
-        let inbox = inbox(lease.id);
-        let unsubscribing = self.nodes.unsubscribe(&inbox, limit);
-        let (left, ()): (Vec<Result<()>>, _) = tokio::join!(join_all(leaving), unsubscribing);
-        // Nobody does it later: one last time, for those that are there.
-        let owing = join_all(self.nodes.all.iter().map(|node| async {
-            node.wait_for_leftovers().await;
-            owed::settle(&self.nodes, node).await;
-        }));
-        let _ = tokio::time::timeout(limit, owing).await;
-        left.into_iter().collect()
+        self.upkeep.beside(self.end(lease)).await
     }
 
     async fn listen(&self, lease: &Lease) {
@@ -374,39 +353,6 @@ impl Engine for RedlockEngine {
             }
         }
     }
-}
-
-/// A node that is away is not waited for, so somebody has to look whether it is
-/// back and tell it what it is owed, and see to its standing if nodes are admitted.
-fn upkeep(nodes: &Arc<Nodes>, quarantine: Option<bool>) -> Vec<BoxFuture<'static, ()>> {
-    let mut work: Vec<BoxFuture<'static, ()>> = Vec::new();
-    for number in 0..nodes.all.len() {
-        let nodes = nodes.clone();
-        work.push(Box::pin(async move {
-            owed::keep_settling(&nodes, &nodes.all[number]).await;
-        }));
-    }
-    for number in 0..nodes.all.len() {
-        let nodes = nodes.clone();
-        work.push(Box::pin(async move {
-            let node = &nodes.all[number];
-            loop {
-                node.lacks_scripts.notified().await;
-                let _ = node.load(&nodes.scripts).await;
-            }
-        }));
-    }
-    if let Some(quarantine) = quarantine {
-        let nodes = nodes.clone();
-        work.push(Box::pin(async move {
-            loop {
-                nodes.to_settle.notified().await;
-                founding::settle(&nodes, quarantine, UNHURRIED).await;
-                tokio::time::sleep(UNHURRIED / 4).await;
-            }
-        }));
-    }
-    work
 }
 
 /// The nodes, which tell their news to the claims.

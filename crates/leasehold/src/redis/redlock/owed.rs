@@ -62,9 +62,10 @@ impl Debt {
         }
     }
 
-    /// Whether telling the node over this connection settles it.
-    pub(super) fn is_settled_over(&self, connection: u64, now: Moment) -> bool {
-        self.asked_over.is_none_or(|asked| asked == connection) || now >= self.refused_from
+    /// Whether telling the node settles it: over this connection, if that is known.
+    pub(super) fn is_settled_over(&self, connection: Option<u64>, now: Moment) -> bool {
+        let is_same = |asked| connection == Some(asked);
+        self.asked_over.is_none_or(is_same) || now >= self.refused_from
     }
 }
 
@@ -97,7 +98,7 @@ impl Owed {
     fn told(&self, due: &[(String, Debt)], connection: u64, now: Moment) {
         let mut debts = lock(&self.debts);
         for (id, debt) in due {
-            if debt.is_settled_over(connection, now) {
+            if debt.is_settled_over(Some(connection), now) {
                 debts.remove(id);
             } else if let Some(debt) = debts.get_mut(id) {
                 debt.is_told = true;
@@ -191,6 +192,16 @@ mod tests {
             owed.told(&due, 3, now);
             assert!(owed.is_empty());
         }
+    }
+
+    #[test]
+    fn what_was_answered_is_settled_whichever_connection_it_is_told_over() {
+        let keys = Keys::of(&Name::new("x").unwrap());
+        let (now, ttl) = (boot_time(), Duration::from_secs(3600));
+        let debt = |asked_over| Debt::new(&keys, asked_over, now, ttl);
+        assert!(debt(None).is_settled_over(None, now));
+        assert!(!debt(Some(3)).is_settled_over(None, now));
+        assert!(debt(Some(3)).is_settled_over(None, now + ttl));
     }
 
     #[test]

@@ -2,19 +2,24 @@
 //! session's own task runs these beside its renewals.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Mutex;
 
+use super::nodes::Nodes;
+use super::{UNHURRIED, founding, owed};
+
 /// Work that never ends.
 #[derive(Default)]
 pub(super) struct Upkeep(Mutex<FuturesUnordered<BoxFuture<'static, ()>>>);
 
 impl Upkeep {
-    pub(super) fn of(work: Vec<BoxFuture<'static, ()>>) -> Self {
-        Self(Mutex::new(work.into_iter().collect()))
+    /// What is to be done for these nodes; `quarantine` if nodes are admitted.
+    pub(super) fn of(nodes: &Arc<Nodes>, quarantine: Option<bool>) -> Self {
+        Self(Mutex::new(work(nodes, quarantine).into_iter().collect()))
     }
 
     /// Does it. Never returns.
@@ -26,6 +31,52 @@ impl Upkeep {
         while work.next().await.is_some() {}
         std::future::pending::<()>().await;
     }
+
+    /// Does other work, and this as long as that takes. What stands still here may
+    /// hold what the other needs, such as a connection that is half made; so
+    /// whoever works while nobody listens has to see to this as well.
+    pub(super) async fn beside<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = self.run() => {}
+        }
+        work.await
+    }
+}
+
+/// A node that is away is not waited for, so somebody has to look whether it is
+/// back and tell it what it is owed, and see to its standing if nodes are admitted.
+fn work(nodes: &Arc<Nodes>, quarantine: Option<bool>) -> Vec<BoxFuture<'static, ()>> {
+    let mut work: Vec<BoxFuture<'static, ()>> = Vec::new();
+    for number in 0..nodes.all.len() {
+        let nodes = nodes.clone();
+        work.push(Box::pin(async move {
+            owed::keep_settling(&nodes, &nodes.all[number]).await;
+        }));
+    }
+    for number in 0..nodes.all.len() {
+        let nodes = nodes.clone();
+        work.push(Box::pin(async move {
+            let node = &nodes.all[number];
+            loop {
+                node.lacks_scripts.notified().await;
+                let _ = node.load(&nodes.scripts).await;
+            }
+        }));
+    }
+    if let Some(quarantine) = quarantine {
+        let nodes = nodes.clone();
+        work.push(Box::pin(async move {
+            loop {
+                nodes.to_settle.notified().await;
+                founding::settle(&nodes, quarantine, UNHURRIED).await;
+                tokio::time::sleep(UNHURRIED / 4).await;
+            }
+        }));
+    }
+    work
 }
 
 impl fmt::Debug for Upkeep {
