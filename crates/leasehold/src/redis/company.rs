@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind, Value};
+use tokio::sync::MutexGuard;
 
 use super::inbox::{Inbox, Mine};
 use super::link::Link;
@@ -36,6 +37,8 @@ pub(super) struct Company {
     gathering: Gathering<Question, Told>,
     /// How many parties are under way.
     under_way: AtomicUsize,
+    /// Whose party goes on with what it was answered.
+    turn: tokio::sync::Mutex<()>,
 }
 
 type Told = Result<(Value, u64), RedisError>;
@@ -72,6 +75,7 @@ impl Company {
             inbox,
             gathering: Gathering::new(WAYS),
             under_way: AtomicUsize::new(0),
+            turn: tokio::sync::Mutex::default(),
         });
         company.inbox.accompany(&company);
         company
@@ -191,38 +195,68 @@ impl Carrier for Company {
 
     async fn carry(&self) {
         let line = self.link.line_number();
+        let mut turn = None;
+        while let Some((party, told, under_way)) = self.travel(turn.take()).await {
+            let told = self.answers(party.len(), told).await;
+            // Those of one party at a time go on, and are sent before those of the
+            // other do: else both would be on the same way for ever, and either the
+            // server or we would have nothing to do.
+            turn = Some(self.turn.lock().await);
+            drop(under_way);
+            let is_lost = told.is_err();
+            match told {
+                Ok((answers, number)) => {
+                    for (one, answer) in party.into_iter().zip(answers) {
+                        one.answer(Ok((answer, number)));
+                    }
+                }
+                Err(error) => {
+                    for one in party {
+                        one.answer(Err(error.clone()));
+                    }
+                }
+            }
+            tokio::task::yield_now().await;
+            // Over another connection others take them along.
+            if is_lost || self.link.line_number() != line {
+                return;
+            }
+        }
+    }
+}
+
+type Party = Vec<Asked<Question, Told>>;
+
+impl Company {
+    /// Lets a party depart, after which it is another's turn, and waits for its
+    /// answer. `None` if there is nobody.
+    async fn travel(
+        &self,
+        turn: Option<MutexGuard<'_, ()>>,
+    ) -> Option<(Party, Told, UnderWay<'_>)> {
+        let line = self.link.line_number();
+        // Who has to connect first keeps nobody from hearing.
+        let turn = turn.filter(|_| self.link.is_connected());
         let ready = match self.link.ready().await {
             Ok(ready) => ready,
             // They go over another connection by now.
-            Err(_) if self.link.line_number() != line => return,
+            Err(_) if self.link.line_number() != line => return None,
             Err(error) => {
                 let all = self.gathering.depart(usize::MAX, |_| true, |_| ());
                 let (party, ()) = all.unwrap_or_default();
-                return party
-                    .into_iter()
-                    .for_each(|one| one.answer(Err(error.clone())));
+                for one in party {
+                    one.answer(Err(error.clone()));
+                }
+                return None;
             }
         };
         let is_wanted = |question: &Question| self.is_wanted(question);
         let send = |party: &[_]| ready.send(self.command(party));
-        let departed = self.gathering.depart(self.share(), is_wanted, send);
-        let Some((party, sent)) = departed else {
-            return;
-        };
-        let _under_way = UnderWay::new(&self.under_way);
+        let (party, sent) = self.gathering.depart(self.share(), is_wanted, send)?;
+        drop(turn);
+        let under_way = UnderWay::new(&self.under_way);
         let told = sent.answer().await;
-        match self.answers(party.len(), told).await {
-            Ok((answers, number)) => {
-                for (one, answer) in party.into_iter().zip(answers) {
-                    one.answer(Ok((answer, number)));
-                }
-            }
-            Err(error) => {
-                for one in party {
-                    one.answer(Err(error.clone()));
-                }
-            }
-        }
+        Some((party, told, under_way))
     }
 }
 

@@ -19,7 +19,11 @@ pub(super) struct Upkeep(Mutex<FuturesUnordered<BoxFuture<'static, ()>>>);
 impl Upkeep {
     /// What is to be done for these nodes; `quarantine` if nodes are admitted.
     pub(super) fn of(nodes: &Arc<Nodes>, quarantine: Option<bool>) -> Self {
-        Self(Mutex::new(work(nodes, quarantine).into_iter().collect()))
+        Self::doing(work(nodes, quarantine))
+    }
+
+    fn doing(work: Vec<BoxFuture<'static, ()>>) -> Self {
+        Self(Mutex::new(work.into_iter().collect()))
     }
 
     /// Does it. Never returns.
@@ -82,5 +86,35 @@ fn work(nodes: &Arc<Nodes>, quarantine: Option<bool>) -> Vec<BoxFuture<'static, 
 impl fmt::Debug for Upkeep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Upkeep")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_stands_still_holds_up_nobody_who_works_beside_it() {
+        let (needed, is_begun) = (Arc::new(Mutex::new(())), Arc::new(Notify::new()));
+        let (half_made, begun) = (needed.clone(), is_begun.clone());
+        let upkeep = Upkeep::doing(vec![Box::pin(async move {
+            let held = half_made.lock().await;
+            begun.notify_one();
+            tokio::task::yield_now().await;
+            drop(held);
+        })]);
+        tokio::select! {
+            biased;
+            () = is_begun.notified() => {}
+            () = upkeep.run() => {}
+        }
+        assert!(needed.try_lock().is_err(), "it stands still too late");
+        let limit = Duration::from_secs(10);
+        let done = tokio::time::timeout(limit, upkeep.beside(needed.lock())).await;
+        assert!(done.is_ok(), "what was held is held for good");
     }
 }
