@@ -188,7 +188,7 @@ impl Place {
         let (old, ahead) = (count("old"), count("too far ahead"));
         println!(
             "{} slots in {:.1?} by {} workers, {} attempts, {} deaths, {} cut off after the \
-             effect; asked {old} times for an old slot, {ahead} times for one too far ahead, \
+             effect, {} longer than the ttl; asked {old} times for an old slot, {ahead} times for one too far ahead, \
              {} times while an earlier one ran",
             self.slots().len(),
             self.time,
@@ -196,10 +196,15 @@ impl Place {
             self.lines("begun").len(),
             self.lines("deaths").len(),
             self.lines("cut-off").len(),
+            self.lines("long").len(),
             count("busy"),
         );
         assert!(workers.len() > 2, "{workers:?}");
         assert!(old > 0 && ahead > 0, "{old} {ahead}");
+        for harm in ["deaths", "cut-off", "long"] {
+            assert!(!self.lines(harm).is_empty(), "{harm}: none");
+        }
+        assert!(count("busy") > 0, "nobody asked while an earlier slot ran");
     }
 }
 

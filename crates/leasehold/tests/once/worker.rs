@@ -20,6 +20,12 @@ const PERIOD: Duration = Duration::from_millis(40);
 /// Longer than the ttl.
 const VERY_LONG: Duration = Duration::from_millis(2500);
 
+/// What befalls the first run of a slot whose number leaves this when divided.
+const HARM_EVERY: u64 = 50;
+const LASTS_LONG: u64 = 3;
+const DIES_BEFORE: u64 = 19;
+const DIES_AFTER: u64 = 35;
+
 /// What keeps workers from running a slot twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
@@ -105,8 +111,15 @@ impl Worker {
     async fn run(&mut self, run: Run) {
         let (slot, attempt) = (run.slot(), run.attempt());
         self.leave("begun", &format!("{slot} {attempt} {}", self.number));
-        tokio::time::sleep(self.length()).await;
-        if self.chance(60) {
+        let comes_to_harm = self.number > 0 && attempt == 1;
+        let harm = comes_to_harm.then_some(slot % HARM_EVERY);
+        if harm == Some(LASTS_LONG) {
+            tokio::time::sleep(VERY_LONG).await;
+            self.leave("long", &slot.to_string());
+        } else {
+            tokio::time::sleep(self.length()).await;
+        }
+        if harm == Some(DIES_BEFORE) {
             self.die(slot);
         }
         // Whoever has lost the lock has no effect any more.
@@ -114,7 +127,7 @@ impl Worker {
             return;
         }
         self.leave("effects", &slot.to_string());
-        if self.chance(60) {
+        if harm == Some(DIES_AFTER) {
             self.leave("cut-off", &slot.to_string());
             self.die(slot);
         }
@@ -124,12 +137,11 @@ impl Worker {
         }
     }
 
-    /// Most runs are short, some last for several periods, few longer than the ttl.
+    /// Most runs are short, some last for several periods.
     fn length(&mut self) -> Duration {
         match self.next() % 100 {
             _ if self.number == 0 => Duration::ZERO,
-            0 => VERY_LONG,
-            1..10 => PERIOD * 3,
+            0..10 => PERIOD * 3,
             part => PERIOD.mul_f64(f64::from(part) / 300.0),
         }
     }
@@ -163,10 +175,6 @@ impl Worker {
             .open(path)
             .unwrap();
         file.write_all(format!("{line}\n").as_bytes()).unwrap();
-    }
-
-    fn chance(&mut self, one_in: u32) -> bool {
-        self.number > 0 && self.next().is_multiple_of(one_in)
     }
 
     fn next(&mut self) -> u32 {
