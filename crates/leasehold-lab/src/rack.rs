@@ -145,6 +145,7 @@ fn report(wish: &Wish, plan: &Plan, name: &str, verdict: &Verdict) -> Result<Exi
     println!("  asked for the lock: {}", tally.acquires);
     println!("  gave it back:       {}", tally.releases);
     println!("  accesses under it:  {}", tally.accesses);
+    println!("  seen in the store:  {}", tally.witness);
     tell("as the theory says", &verdict.allowed);
     tell("BROKEN", &verdict.broken);
     let path = verdict.write(plan, name, &wish.out)?;

@@ -35,6 +35,7 @@ impl Verdict {
             "asked for the lock",
             "gave it back",
             "accesses under it",
+            "seen to hold in the store",
             "broken",
             "as the theory says",
         ];
@@ -44,6 +45,7 @@ impl Verdict {
             tally.acquires.to_string(),
             tally.releases.to_string(),
             tally.accesses.to_string(),
+            tally.witness.to_string(),
             self.broken.len().to_string(),
             self.allowed.len().to_string(),
         ];
@@ -71,7 +73,9 @@ impl Verdict {
         };
         format!(
             "{} processes count in the ledger under one lock on {}, while faults happen ({}); \
-             then nothing does, and everybody must get the lock. {came}",
+             then nothing does, and everybody must get the lock. Somebody looks at the store all the \
+             while, at all claims alike, by a way of his own; what holds while he is blind is \
+             unknown. {came}",
             plan.workers,
             plan.kind.name,
             faults.join(", ")
