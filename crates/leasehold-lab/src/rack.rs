@@ -5,13 +5,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use leasehold_lab::fault::{Answer, DISK_FULL, FAILOVER, FAULTS, Fault};
+use leasehold_lab::fault::{Answer, DISK_FULL, FAILOVER, FAULTS, Fault, RESTART_ALL_EMPTY};
 use leasehold_lab::ground::Kind;
 use leasehold_lab::invariant::Violation;
 use leasehold_lab::recorder::Recorder;
 use leasehold_lab::story::Error;
 use leasehold_lab::torture::{Plan, Tally, Verdict, history_file, torture};
 use leasehold_lab::worker::Sabotage;
+
+/// What does not happen unless it is named. With the first two the store is started
+/// so that most of the others are skipped; after the last its tokens go by the clock,
+/// and the jumps that follow `restart-empty` may have been ahead of it.
+const UNUSUAL: [&str; 3] = [FAILOVER, DISK_FULL, RESTART_ALL_EMPTY];
 
 /// How many violations of a kind are told in words.
 const TOLD: usize = 12;
@@ -23,7 +28,8 @@ pub(crate) struct Wish {
     #[arg(long)]
     store: String,
     /// What happens, with commas between; if nothing is named everything but
-    /// failover and disk-full, which need servers or disks of another kind.
+    /// failover and disk-full, which need servers or disks of another kind, and
+    /// restart-all-empty, after which tokens go by the clock.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<String>,
     /// The same seed chooses the same faults.
@@ -69,7 +75,10 @@ pub(crate) fn run(wish: &Wish) -> Result<ExitCode, Error> {
     }
     println!("store {}, seed {}", plan.kind.name, plan.seed);
     if wish.faults.is_empty() {
-        println!("without {FAILOVER} and {DISK_FULL}: name them if they are wanted");
+        println!(
+            "without {}: name them if they are wanted",
+            UNUSUAL.join(", ")
+        );
     }
     let folder = tempfile::tempdir()?;
     let name = format!("torture-{}-{}", plan.kind.name, plan.seed);
@@ -90,10 +99,9 @@ fn plan(wish: &Wish) -> Result<Plan, Error> {
     let kind = Kind::find(&wish.store);
     let kind = kind.ok_or_else(|| format!("the lab has no store called {}", wish.store))?;
     let faults = match wish.faults.is_empty() {
-        // With these the store is started so that most of the others are skipped.
         true => {
             let others = FAULTS.iter().copied();
-            let is_usual = |fault: &Fault| ![FAILOVER, DISK_FULL].contains(&fault.name);
+            let is_usual = |fault: &Fault| !UNUSUAL.contains(&fault.name);
             others.filter(is_usual).collect()
         }
         false => {
@@ -139,7 +147,7 @@ fn report(wish: &Wish, plan: &Plan, name: &str, verdict: &Verdict) -> Result<Exi
     }
     for (name, (count, remark)) in &faults {
         let remark = remark.as_deref().unwrap_or_default();
-        println!("  {name:14} {count:4} times  {remark}");
+        println!("  {name:17} {count:4} times  {remark}");
     }
     let tally = Tally::of(&verdict.history);
     println!("  asked for the lock: {}", tally.acquires);
