@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use leasehold_lab::fault::{Answer, DISK_FULL, FAILOVER, FAULTS, Fault, RESTART_ALL_EMPTY};
+use leasehold_lab::fault::{DISK_FULL, FAILOVER, FAULTS, Fault, RESTART_ALL_EMPTY};
 use leasehold_lab::ground::Kind;
 use leasehold_lab::invariant::Violation;
 use leasehold_lab::recorder::Recorder;
@@ -136,18 +136,8 @@ fn plan(wish: &Wish) -> Result<Plan, Error> {
 }
 
 fn report(wish: &Wish, plan: &Plan, name: &str, verdict: &Verdict) -> Result<ExitCode, Error> {
-    let mut faults: BTreeMap<&str, (u32, Option<String>)> = BTreeMap::new();
-    for happened in &verdict.faults {
-        let seen = faults.entry(happened.fault).or_default();
-        match &happened.answer {
-            Answer::Installed => seen.0 += 1,
-            Answer::Skipped(why) => seen.1 = Some(format!("skipped: {why}")),
-            Answer::Doubtful(why) => seen.1 = Some(format!("doubtful: {why}")),
-        }
-    }
-    for (name, (count, remark)) in &faults {
-        let remark = remark.as_deref().unwrap_or_default();
-        println!("  {name:17} {count:4} times  {remark}");
+    for (name, came) in verdict.what_happened() {
+        println!("  {name:17} {came}");
     }
     let tally = Tally::of(&verdict.history);
     println!("  asked for the lock: {}", tally.acquires);

@@ -1,8 +1,10 @@
 //! The page and the history of a run, as files.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::{Plan, Tally, Verdict};
+use crate::fault::Answer;
 use crate::page::{Mood, Run, Scene, Table, page, svg, whole};
 
 impl Verdict {
@@ -58,11 +60,39 @@ impl Verdict {
         Ok(path)
     }
 
+    /// Each fault, and in words how often it took place, and why it did not or may
+    /// not have.
+    #[must_use]
+    pub fn what_happened(&self) -> Vec<(&'static str, String)> {
+        let mut faults: BTreeMap<&str, (u32, BTreeMap<String, u32>)> = BTreeMap::new();
+        for happened in &self.faults {
+            let (times, others) = faults.entry(happened.fault).or_default();
+            match &happened.answer {
+                Answer::Installed => *times += 1,
+                Answer::Skipped(why) => {
+                    *others.entry(format!("skipped ({why})")).or_default() += 1;
+                }
+                Answer::Doubtful(why) => {
+                    *others.entry(format!("doubtful ({why})")).or_default() += 1;
+                }
+            }
+        }
+        let in_words = |(times, others): (u32, BTreeMap<String, u32>)| {
+            let others = others
+                .into_iter()
+                .map(|(what, count)| format!(", {count} {what}"));
+            format!("{times} times{}", others.collect::<String>())
+        };
+        let faults = faults.into_iter();
+        faults.map(|(name, came)| (name, in_words(came))).collect()
+    }
+
     /// What a reader should know before the picture.
     fn lead(&self, plan: &Plan) -> String {
-        let mut faults: Vec<_> = self.faults.iter().map(|it| it.fault).collect();
-        faults.sort_unstable();
-        faults.dedup();
+        let faults = self.what_happened().into_iter();
+        let faults: Vec<_> = faults
+            .map(|(name, came)| format!("{name} {came}"))
+            .collect();
         let came = match (self.broken.is_empty(), self.allowed.is_empty()) {
             (false, _) => "A promise was broken: see below.",
             (true, false) => {
@@ -78,7 +108,7 @@ impl Verdict {
              unknown. {came}",
             plan.workers,
             plan.kind.name,
-            faults.join(", ")
+            faults.join("; ")
         )
     }
 
@@ -104,4 +134,41 @@ impl Verdict {
 #[must_use]
 pub fn history_file(out: &Path, name: &str) -> PathBuf {
     out.join(format!("{name}.jsonl"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::History;
+    use crate::torture::Happened;
+
+    #[test]
+    fn what_took_place_is_told_apart_from_what_was_skipped_or_is_doubtful() {
+        let happened = |fault, answer| Happened {
+            fault,
+            answer,
+            span: (0, 0),
+        };
+        let verdict = Verdict {
+            history: History::default(),
+            broken: Vec::new(),
+            allowed: Vec::new(),
+            faults: vec![
+                happened("kill", Answer::Installed),
+                happened("kill", Answer::Doubtful("nobody held".into())),
+                happened("kill", Answer::Installed),
+                happened("clock", Answer::Skipped("no clock".into())),
+            ],
+            grants: 0,
+        };
+        let told = verdict.what_happened();
+        let told: Vec<_> = told.iter().map(|(name, came)| (*name, &**came)).collect();
+        assert_eq!(
+            told,
+            [
+                ("clock", "0 times, 1 skipped (no clock)"),
+                ("kill", "2 times, 1 doubtful (nobody held)")
+            ]
+        );
+    }
 }
