@@ -81,10 +81,27 @@ impl Verdict {
             let others = others
                 .into_iter()
                 .map(|(what, count)| format!(", {count} {what}"));
-            format!("{times} times{}", others.collect::<String>())
+            let times = match times {
+                0 => "never".to_owned(),
+                1 => "once".to_owned(),
+                _ => format!("{times} times"),
+            };
+            format!("{times}{}", others.collect::<String>())
         };
         let faults = faults.into_iter();
         faults.map(|(name, came)| (name, in_words(came))).collect()
+    }
+
+    /// What came of it.
+    fn in_a_sentence(&self) -> &'static str {
+        match (self.broken.is_empty(), self.allowed.is_empty()) {
+            (false, _) => "A promise was broken: see below.",
+            (true, false) => {
+                "No promise was broken. What is red is what this store does not promise under \
+                 these faults, as the theory says."
+            }
+            (true, true) => "No promise was broken.",
+        }
     }
 
     /// What a reader should know before the picture.
@@ -93,14 +110,7 @@ impl Verdict {
         let faults: Vec<_> = faults
             .map(|(name, came)| format!("{name} {came}"))
             .collect();
-        let came = match (self.broken.is_empty(), self.allowed.is_empty()) {
-            (false, _) => "A promise was broken: see below.",
-            (true, false) => {
-                "No promise was broken. What is red is what this store does not promise under \
-                 these faults, as the theory says."
-            }
-            (true, true) => "No promise was broken.",
-        };
+        let came = self.in_a_sentence();
         format!(
             "{} processes count in the ledger under one lock on {}, while faults happen ({}); \
              then nothing does, and everybody must get the lock. Somebody looks at the store all the \
@@ -166,7 +176,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("clock", "0 times, 1 skipped (no clock)"),
+                ("clock", "never, 1 skipped (no clock)"),
                 ("kill", "2 times, 1 doubtful (nobody held)")
             ]
         );
