@@ -244,7 +244,8 @@ fn start(
             ttl_millis: plan.ttl_millis,
             sabotage: plan.sabotage,
             permits: plan.permits,
-            // But for every fourth, which connects as users do.
+            // But for every fourth, which connects as users do: the witness sees its
+            // claims in the store.
             tells_answers: number % 4 != 0,
             hurries_with: (!plan.fenced).then(|| folder.join(HURRY)),
             rests_with: Some(folder.join(REST)),
