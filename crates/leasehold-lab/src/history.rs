@@ -92,6 +92,15 @@ pub enum Event {
         /// When the last one was sent.
         to: Moment,
     },
+    /// Whoever looks at the store cannot: what holds is unknown until he sees again.
+    Blind {
+        /// When the first look was sent that failed.
+        since: Moment,
+        /// Why it did.
+        why: String,
+    },
+    /// He sees again.
+    Sees,
     /// It did not get it.
     Refused {
         /// What it was told.

@@ -188,13 +188,16 @@ fn stories(
     let mut code = ExitCode::SUCCESS;
     for story in chosen {
         println!("\n{}: {}", story.name, story.about);
-        let bar = indicatif::ProgressBar::new_spinner();
-        bar.enable_steady_tick(std::time::Duration::from_millis(100));
+        let bar = bar(story.strategies, "{pos} of {len}");
+        let begun = std::cell::Cell::new(0);
         let folder = tempfile::tempdir()?;
         let report = story.tell(&Stage {
             folder: folder.path(),
             url,
-            progress: &|text| bar.set_message(text.to_owned()),
+            progress: &|text| {
+                bar.set_position(begun.replace(begun.get() + 1));
+                bar.set_message(text.to_owned());
+            },
         })?;
         bar.finish_and_clear();
         print(&report.table);

@@ -53,6 +53,27 @@ fn a_page_from_disk_is_drawn_with_a_lane_for_everybody() {
         );
     }
 
+    // Whoever points at a hold is told of it, and of no more when he points away.
+    for (events, told) in [
+        ("mousemove", "display: block"),
+        ("mousemove mouseleave", "display: none"),
+    ] {
+        let pointed = folder.path().join("pages/pointed.html");
+        let point = format!(
+            "<script>const hold=document.querySelector('rect.hold');\
+             for(const name of '{events}'.split(' '))hold.dispatchEvent(new MouseEvent(name))</script>"
+        );
+        std::fs::write(&pointed, format!("{text}{point}")).unwrap();
+        let url = format!("file://{}", pointed.display());
+        let dom = look(&browser, folder.path(), &["--dump-dom", &url]);
+        let (_, rest) = dom
+            .split_once("id=\"told\"")
+            .expect("there is a place for it");
+        let (attributes, rest) = rest.split_once('>').expect("it is an element");
+        assert!(attributes.contains(told), "{events}: {attributes}");
+        assert!(rest.starts_with("w1 held "), "{rest}");
+    }
+
     let drawn = picture(&browser, folder.path(), "page", &url);
     let blank = picture(&browser, folder.path(), "blank", "about:blank");
     assert_eq!(size(&drawn), (WIDTH, HEIGHT));

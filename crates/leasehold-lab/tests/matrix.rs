@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold_lab::disk::REFUSED;
-use leasehold_lab::fault::{Answer, DISK_FULL, FAILOVER, Fault, PAUSE_AT_WRITE};
+use leasehold_lab::fault::{Answer, DISK_FULL, FAILOVER, Fault, PAUSE_AT_WRITE, RESTART_ALL_EMPTY};
 use leasehold_lab::ground::Kind;
 use leasehold_lab::invariant::Violation;
 use leasehold_lab::keeper::run_program_kept;
@@ -39,6 +39,8 @@ const CELLS: &[(&str, Row, Must)] = &[
     ("redis", Row::Unfenced("clock"), Must::Betray),
     ("redis", Row::Unfenced("restart-empty"), Must::Betray),
     ("redlock", Row::Fenced("clock"), Must::BeFenced),
+    ("redlock", Row::Fenced(RESTART_ALL_EMPTY), Must::BeFenced),
+    ("redlock", Row::Unfenced(RESTART_ALL_EMPTY), Must::Betray),
     ("etcd", Row::Fenced(FAILOVER), Must::BeFenced),
     ("zookeeper", Row::Fenced("cut"), Must::BeFenced),
     ("postgres", Row::Fenced(FAILOVER), Must::BeFenced),

@@ -1,6 +1,7 @@
 //! Every story ends as the theory says: the wrong strategies go wrong, ours does
 //! not. On real servers, with real processes.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -40,12 +41,14 @@ fn trials() -> ExitCode {
 
 fn tell(story: &Story) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
+    let begun = Cell::new(0);
     let stage = Stage {
         folder: folder.path(),
         url: None,
-        progress: &|_| {},
+        progress: &|_| begun.set(begun.get() + 1),
     };
     let report = story.tell(&stage)?;
+    assert_eq!(begun.get(), story.strategies, "its bar comes to the end");
     if !report.surprises.is_empty() {
         let page = report.write(story, Path::new(PAGES))?;
         let surprises = report.surprises.join("; ");

@@ -13,6 +13,7 @@ mod pause;
 mod pause_at_write;
 mod pause_server;
 mod restart;
+mod restart_all_empty;
 mod restart_empty;
 
 use std::time::Duration;
@@ -42,6 +43,11 @@ pub struct Fault {
 
 /// A worker stands still between its last look at the lock and its write.
 pub const PAUSE_AT_WRITE: &str = "pause-at-write";
+/// All servers of a store forget at once. No majority of Redlock's is left that
+/// could tell that they did.
+pub const RESTART_ALL_EMPTY: &str = "restart-all-empty";
+/// Why nobody takes the data of a store away that has to keep it.
+const MUST_NOT_FORGET: &str = "this store must not lose its data";
 /// Needs a store with more than one server, which is started for it.
 pub const FAILOVER: &str = "failover";
 /// Another server took over, whether that was meant or not.
@@ -90,6 +96,10 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         name: "restart-empty",
         happen: restart_empty::happen,
+    },
+    Fault {
+        name: RESTART_ALL_EMPTY,
+        happen: restart_all_empty::happen,
     },
     Fault {
         name: "clock",

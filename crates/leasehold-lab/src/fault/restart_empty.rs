@@ -14,7 +14,7 @@ pub(super) fn happen(world: &mut World, choice: u64, longest: Duration) -> Answe
         return Answer::Skipped("the store has no server".into());
     };
     if !world.ground.may_forget() {
-        return Answer::Skipped("this store must not lose its data".into());
+        return Answer::Skipped(super::MUST_NOT_FORGET.into());
     }
     let aims = choice.is_multiple_of(2);
     let since = now();

@@ -29,6 +29,12 @@ pub trait Ground: std::fmt::Debug {
         self.ports().len()
     }
 
+    /// The ports of servers that know nothing of each other, if whoever has the
+    /// lock on most of them holds it.
+    fn voters(&self) -> Vec<u16> {
+        Vec::new()
+    }
+
     /// Its URL for a worker that reaches its servers on these ports.
     fn url(&self, ports: &[u16], ttl_millis: u64) -> String;
 

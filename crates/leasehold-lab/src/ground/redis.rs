@@ -50,6 +50,13 @@ impl Ground for Redis {
         servers.map(|(server, _)| server.port()).collect()
     }
 
+    fn voters(&self) -> Vec<u16> {
+        match self.servers.len() {
+            1 => Vec::new(),
+            _ => self.ports(),
+        }
+    }
+
     fn url(&self, ports: &[u16], ttl_millis: u64) -> String {
         let scheme = match ports.len() {
             1 => "redis",

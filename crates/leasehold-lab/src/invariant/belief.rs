@@ -1,9 +1,24 @@
 //! No two workers believe at the same time that they hold a mutex, whatever the
 //! store granted.
 
+use super::crowd::{Crowd, Lasts, crowds};
 use super::{Violation, clock};
-use crate::history::History;
-use crate::hold::holds;
+use crate::history::{History, Moment};
+use crate::hold::{Hold, holds};
+
+impl Lasts for Hold {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn span(&self) -> (Moment, Moment) {
+        (self.from, self.to)
+    }
+
+    fn line(&self) -> usize {
+        self.granted_line
+    }
+}
 
 /// Pairs of holds of one lock that overlap.
 ///
@@ -11,32 +26,21 @@ use crate::hold::holds;
 /// may bring them about on which store is for the caller to know.
 #[must_use]
 pub fn belief(history: &History) -> Vec<Violation> {
-    let mut holds = holds(history);
-    holds.sort_by(|a, b| (&a.name, a.from).cmp(&(&b.name, b.from)));
-    let mut violations = Vec::new();
-    let mut latest: Option<&crate::hold::Hold> = None;
-    for hold in &holds {
-        if let Some(earlier) = latest.filter(|it| it.name == hold.name && it.by != hold.by)
-            && earlier.to > hold.from
-        {
-            let (a, b) = (&earlier.by, &hold.by);
-            violations.push(Violation {
-                invariant: "belief",
-                text: format!(
-                    "{a} and {b} both believe to hold {} at {}",
-                    hold.name,
-                    clock(history, hold.from)
-                ),
-                lines: [earlier.granted_line, hold.granted_line],
-                span: (hold.from, hold.to.min(earlier.to)),
-            });
-        }
-        // The one that lasts longest may overlap with those after the next.
-        if latest.is_none_or(|it| it.name != hold.name || it.to < hold.to) {
-            latest = Some(hold);
-        }
-    }
-    violations
+    let holds = holds(history);
+    let two = crowds(&holds, 1).into_iter();
+    let violation = |two: Crowd<'_, Hold>| Violation {
+        invariant: "belief",
+        text: format!(
+            "{} and {} both believe to hold {} at {}",
+            two.earlier.by,
+            two.later.by,
+            two.later.name,
+            clock(history, two.later.from)
+        ),
+        lines: two.lines(),
+        span: two.span(),
+    };
+    two.map(violation).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Never more holders of a semaphore than it has permits.
 
+use super::crowd::{Crowd, crowds};
 use super::{Violation, clock};
 use crate::history::History;
 use crate::hold::{Hold, holds};
@@ -7,28 +8,19 @@ use crate::hold::{Hold, holds};
 /// Moments with more than so many holders of one lock, one permit each.
 #[must_use]
 pub fn capacity(history: &History, permits: usize) -> Vec<Violation> {
-    let mut violations = Vec::new();
     let holds = holds(history);
-    let mut open: Vec<&Hold> = Vec::new();
-    for hold in &holds {
-        open.retain(|it| it.to > hold.from);
-        let with: Vec<_> = open.iter().filter(|it| it.name == hold.name).collect();
-        let is_full = with.len() >= permits;
-        let earliest = with.iter().min_by_key(|it| it.from).filter(|_| is_full);
-        violations.extend(earliest.map(|earlier| Violation {
-            invariant: "capacity",
-            text: format!(
-                "{} holders of {} with {permits} permits at {}",
-                with.len() + 1,
-                hold.name,
-                clock(history, hold.from)
-            ),
-            lines: [earlier.granted_line, hold.granted_line],
-            span: (hold.from, hold.to.min(earlier.to)),
-        }));
-        open.push(hold);
-    }
-    violations
+    let violation = |crowd: Crowd<'_, Hold>| Violation {
+        invariant: "capacity",
+        text: format!(
+            "{} holders of {} with {permits} permits at {}",
+            crowd.count,
+            crowd.later.name,
+            clock(history, crowd.later.from)
+        ),
+        lines: crowd.lines(),
+        span: crowd.span(),
+    };
+    crowds(&holds, permits).into_iter().map(violation).collect()
 }
 
 #[cfg(test)]
@@ -49,6 +41,7 @@ mod tests {
         assert_eq!(capacity(&history, 3), []);
         let found = capacity(&history, 2);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].lines, [0, 3]);
+        // Of the two that were there the third one stays longer.
+        assert_eq!(found[0].lines, [2, 3]);
     }
 }

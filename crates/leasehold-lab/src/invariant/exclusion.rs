@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use leasehold::engine::Freed;
 
+use super::crowd::{Crowd, Lasts, crowds};
 use super::{Violation, clock};
 use crate::history::{Event, History, Moment};
 
@@ -23,6 +24,20 @@ struct Grant {
     line: usize,
 }
 
+impl Lasts for Grant {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn span(&self) -> (Moment, Moment) {
+        (self.from, self.to)
+    }
+
+    fn line(&self) -> usize {
+        self.line
+    }
+}
+
 /// A claim of a worker that has not been taken away.
 struct Standing<'a> {
     by: &'a str,
@@ -38,31 +53,27 @@ struct Standing<'a> {
 /// frees at once what the dead held, it stands until then.
 #[must_use]
 pub fn exclusion(history: &History, permits: usize, crash: Freed) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    let mut standing: Vec<Grant> = Vec::new();
-    for grant in grants(history, crash) {
-        standing.retain(|it| it.name == grant.name && it.to > grant.from);
-        if standing.len() >= permits
-            && let Some(earlier) = standing.iter().max_by_key(|it| it.to)
-        {
-            let [a, b] = [earlier, &grant].map(|grant| match grant.token {
-                Some(token) => format!("token {token}"),
-                None => "another token".to_owned(),
-            });
-            violations.push(Violation {
-                invariant: "exclusion",
-                text: format!(
-                    "the store had granted {} with {a} and granted it with {b} at {}",
-                    grant.name,
-                    clock(history, grant.from)
-                ),
-                lines: [earlier.line, grant.line],
-                span: (grant.from, grant.to.min(earlier.to)),
-            });
+    let grants = grants(history, crash);
+    let violation = |two: Crowd<'_, Grant>| {
+        let [a, b] = [two.earlier, two.later].map(|grant| match grant.token {
+            Some(token) => format!("token {token}"),
+            None => "another token".to_owned(),
+        });
+        Violation {
+            invariant: "exclusion",
+            text: format!(
+                "the store had granted {} with {a} and granted it with {b} at {}",
+                two.later.name,
+                clock(history, two.later.from)
+            ),
+            lines: two.lines(),
+            span: two.span(),
         }
-        standing.push(grant);
-    }
-    violations
+    };
+    crowds(&grants, permits)
+        .into_iter()
+        .map(violation)
+        .collect()
 }
 
 /// Grants of a mutex that still stood when they were told, after one with a greater
@@ -104,10 +115,10 @@ pub fn overtaken(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// All claims that held for a time, by name and in the order of their beginning.
+/// All claims that held for a time.
 fn grants(history: &History, crash: Freed) -> Vec<Grant> {
     let mut standing: Vec<Standing<'_>> = Vec::new();
-    let mut grants: BTreeMap<u64, Grant> = BTreeMap::new();
+    let mut grants: BTreeMap<u64, Vec<Grant>> = BTreeMap::new();
     for (number, line) in history.lines.iter().enumerate() {
         match &line.event {
             Event::Stands {
@@ -171,16 +182,15 @@ fn grants(history: &History, crash: Freed) -> Vec<Grant> {
         }
     }
     end(&mut standing, &mut grants, Moment::MAX, |_| true);
-    let mut grants: Vec<_> = grants.into_values().collect();
+    let mut grants: Vec<_> = grants.into_values().flatten().collect();
     grants.retain(|grant| grant.from < grant.to);
-    grants.sort_by(|a, b| (&a.name, a.from, a.line).cmp(&(&b.name, b.from, b.line)));
     grants
 }
 
 /// These stand no longer than until then.
 fn end(
     standing: &mut Vec<Standing<'_>>,
-    grants: &mut BTreeMap<u64, Grant>,
+    grants: &mut BTreeMap<u64, Vec<Grant>>,
     at: Moment,
     ends: impl FnMut(&mut Standing<'_>) -> bool,
 ) {
@@ -191,16 +201,19 @@ fn end(
 }
 
 /// A claim comes and goes once: what is known of it from two sides is known of all
-/// the time between.
-fn join(grants: &mut BTreeMap<u64, Grant>, holder: u64, grant: Grant) {
+/// the time between. One that was asked for again under a new token is another.
+fn join(grants: &mut BTreeMap<u64, Vec<Grant>>, holder: u64, grant: Grant) {
     // One that was never certain says nothing of when.
     if grant.from >= grant.to {
         return;
     }
-    match grants.get_mut(&holder) {
-        None => {
-            grants.insert(holder, grant);
-        }
+    let known = grants.entry(holder).or_default();
+    let is_it = |it: &&mut Grant| {
+        it.token
+            .is_none_or(|token| grant.token.is_none_or(|new| new == token))
+    };
+    match known.iter_mut().find(is_it) {
+        None => known.push(grant),
         Some(known) => {
             known.from = known.from.min(grant.from);
             known.to = known.to.max(grant.to);
@@ -286,6 +299,26 @@ mod tests {
         };
         assert_eq!(found(&lines(29), Freed::AfterTtl), 0);
         assert_eq!(found(&lines(35), Freed::AfterTtl), 1);
+    }
+
+    #[test]
+    fn a_claim_that_is_asked_for_again_under_a_new_token_did_not_stand_between() {
+        let seen = |holder, token, from: u64, to: u64| Event::Seen {
+            name: "l".into(),
+            holder,
+            token: Some(token),
+            from: from * 1_000_000,
+            to: to * 1_000_000,
+        };
+        let lines = |token| {
+            [
+                line(20, "store", seen(1, 5, 10, 15)),
+                line(40, "store", seen(2, 6, 20, 30)),
+                line(60, "store", seen(1, token, 40, 50)),
+            ]
+        };
+        assert_eq!(found(&lines(5), Freed::AfterTtl), 1);
+        assert_eq!(found(&lines(7), Freed::AfterTtl), 0);
     }
 
     #[test]

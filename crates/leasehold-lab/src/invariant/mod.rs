@@ -3,6 +3,7 @@
 
 mod belief;
 mod capacity;
+mod crowd;
 mod ends;
 mod exclusion;
 mod left;

@@ -6,7 +6,7 @@ mod table;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::fault::{Answer, FAILOVER, FAULTS, Fault, PAUSE_AT_WRITE, SWITCH};
+use crate::fault::{Answer, FAILOVER, FAULTS, Fault, PAUSE_AT_WRITE, RESTART_ALL_EMPTY, SWITCH};
 use crate::ground::Kind;
 use crate::recorder::Recorder;
 use crate::story::Error;
@@ -21,7 +21,13 @@ const TTL: u64 = 1_500;
 /// over before the other leads.
 const LONG_TTL: u64 = 8_000;
 /// Faults under which two may hold at once, here or there.
-const LET_TWO_IN: [&str; 4] = [PAUSE_AT_WRITE, "restart-empty", "clock", FAILOVER];
+const LET_TWO_IN: [&str; 5] = [
+    PAUSE_AT_WRITE,
+    "restart-empty",
+    RESTART_ALL_EMPTY,
+    "clock",
+    FAILOVER,
+];
 /// How many may hold at once in the row with a semaphore.
 const PERMITS: u32 = 2;
 

@@ -31,6 +31,8 @@ pub struct Story {
     /// Whether it can be told on a server that is there already; the others
     /// break their servers, or count what they do.
     takes_url: bool,
+    /// How many strategies it tries, one after the other.
+    pub strategies: u64,
     /// What is missing on this machine, if something is.
     lacks: fn() -> Option<&'static str>,
     tell: fn(&Stage<'_>) -> Result<Report, Error>,
@@ -42,6 +44,7 @@ pub const STORIES: &[Story] = &[
         name: "oversell",
         about: "A flash sale with every lock that people write, from none to a fenced one",
         takes_url: true,
+        strategies: 11,
         lacks: lacks_redis,
         tell: oversell::tell,
     },
@@ -49,6 +52,7 @@ pub const STORIES: &[Story] = &[
         name: "pause",
         about: "The holder stands still past its time and wakes up writing",
         takes_url: true,
+        strategies: 3,
         lacks: lacks_redis,
         tell: pause::tell,
     },
@@ -56,6 +60,7 @@ pub const STORIES: &[Story] = &[
         name: "clock",
         about: "The clock of one Redlock node jumps, and two hold",
         takes_url: false,
+        strategies: 2,
         lacks: || lacks_redis().or(lacks_clock()),
         tell: redlock::clock,
     },
@@ -63,6 +68,7 @@ pub const STORIES: &[Story] = &[
         name: "failover",
         about: "A primary dies before it has told its replicas of the lock",
         takes_url: false,
+        strategies: 4,
         lacks: || lacks_sentinel().or(Version::System.lacks()),
         tell: failover::tell,
     },
@@ -70,6 +76,7 @@ pub const STORIES: &[Story] = &[
         name: "partition",
         about: "The holder is cut off from its store, and comes back",
         takes_url: false,
+        strategies: 3,
         lacks: lacks_redis,
         tell: partition::tell,
     },
@@ -77,6 +84,7 @@ pub const STORIES: &[Story] = &[
         name: "amnesia",
         about: "A Redlock node restarts without its data, and two hold",
         takes_url: false,
+        strategies: 2,
         lacks: lacks_redis,
         tell: redlock::amnesia,
     },
@@ -84,6 +92,7 @@ pub const STORIES: &[Story] = &[
         name: "herd",
         about: "Two hundred wait for one lock: what a hand-over costs the server",
         takes_url: false,
+        strategies: 4,
         lacks: lacks_redis,
         tell: herd::tell,
     },
@@ -91,6 +100,7 @@ pub const STORIES: &[Story] = &[
         name: "stuck",
         about: "A holder lives and does nothing",
         takes_url: true,
+        strategies: 4,
         lacks: lacks_redis,
         tell: stuck::tell,
     },
@@ -102,7 +112,7 @@ pub struct Stage<'a> {
     pub folder: &'a Path,
     /// A Redis server that is there already; else one is started.
     pub url: Option<&'a str>,
-    /// Says what is being tried.
+    /// Says what is being tried, once for each strategy.
     pub progress: &'a dyn Fn(&str),
 }
 

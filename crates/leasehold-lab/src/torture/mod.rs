@@ -6,6 +6,7 @@ mod leftover;
 mod report;
 mod tally;
 mod verdict;
+mod voters;
 mod witness;
 mod world;
 
@@ -36,7 +37,7 @@ use witness::Witness;
 
 pub use excuse::Happened;
 pub use report::history_file;
-pub use tally::{Count, Tally};
+pub use tally::{Count, Sightings, Tally};
 pub use verdict::Verdict;
 pub use world::{NOBODY_HIT, World};
 
@@ -107,10 +108,7 @@ pub fn torture(
         unless_it_panics(|| start(plan, folder, recorder, ledger.address, &stop))?;
     let bound = Duration::from_millis(BOUND * plan.ttl_millis) + Duration::from_secs(3);
     let hurry = (!plan.fenced).then(|| Hurry::start(recorder, folder.join(HURRY)));
-    let witness = promises.holders.then(|| {
-        let url = world.ground.url(&world.ground.ports(), plan.ttl_millis);
-        Witness::start(&url, recorder)
-    });
+    let witness = Witness::start(&*world.ground, promises, recorder)?;
     let mut faults = Vec::new();
     let ran = unless_it_panics(|| run(plan, &mut world, folder, bound, &mut faults, progress));
     tell_failure(recorder, "the run broke off", ran);
@@ -246,7 +244,8 @@ fn start(
             ttl_millis: plan.ttl_millis,
             sabotage: plan.sabotage,
             permits: plan.permits,
-            // But for every fourth, which connects as users do.
+            // But for every fourth, which connects as users do: the witness sees its
+            // claims in the store.
             tells_answers: number % 4 != 0,
             hurries_with: (!plan.fenced).then(|| folder.join(HURRY)),
             rests_with: Some(folder.join(REST)),

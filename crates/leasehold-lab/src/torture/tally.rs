@@ -1,6 +1,6 @@
 //! How often something was done, was not, or nobody knows.
 
-use crate::history::{Event, History, Outcome};
+use crate::history::{Event, History, Moment, Outcome};
 
 /// How often something was done, was not, or nobody knows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,6 +22,17 @@ pub struct Tally {
     pub releases: Count,
     /// The resource was accessed under it.
     pub accesses: Count,
+    /// What whoever looked at the store saw.
+    pub witness: Sightings,
+}
+
+/// What whoever looked at the store saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sightings {
+    /// Claims of which it is certain that they held, and from when to when.
+    pub seen: usize,
+    /// Nanoseconds in which nothing could be seen: what held then is unknown.
+    pub blind: Moment,
 }
 
 impl Count {
@@ -44,11 +55,26 @@ impl std::fmt::Display for Count {
     }
 }
 
+impl Sightings {
+    fn close(&mut self, blind: &mut Option<Moment>, at: Moment) {
+        self.blind += blind.take().map_or(0, |since| at.saturating_sub(since));
+    }
+}
+
+impl std::fmt::Display for Sightings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let millis = self.blind / 1_000_000;
+        let (seconds, tenths) = (millis / 1_000, millis / 100 % 10);
+        write!(f, "{}, blind for {seconds}.{tenths} s", self.seen)
+    }
+}
+
 impl Tally {
     /// Counts what this history tells.
     #[must_use]
     pub fn of(history: &History) -> Self {
         let mut tally = Self::default();
+        let mut blind = None;
         for line in &history.lines {
             match &line.event {
                 Event::Granted { .. } => tally.acquires.add(Outcome::Ok),
@@ -58,9 +84,13 @@ impl Tally {
                 }),
                 Event::Released { outcome } => tally.releases.add(*outcome),
                 Event::Answered { outcome, .. } => tally.accesses.add(*outcome),
+                Event::Seen { .. } => tally.witness.seen += 1,
+                Event::Blind { since, .. } => blind = blind.or(Some(*since)),
+                Event::Sees => tally.witness.close(&mut blind, line.at),
                 _ => {}
             }
         }
+        tally.witness.close(&mut blind, history.span().1);
         tally
     }
 }
@@ -95,8 +125,25 @@ mod tests {
             ),
         ]);
         let tally = Tally::of(&history);
+        assert_eq!(tally.witness, Sightings::default());
         assert_eq!(tally.acquires.to_string(), "1 ok, 1 no, 1 unknown");
         assert_eq!(tally.accesses.to_string(), "1 ok, 0 no, 1 unknown");
         assert_eq!(tally.releases.to_string(), "0 ok, 0 no, 1 unknown");
+    }
+
+    #[test]
+    fn from_the_first_look_that_fails_to_the_next_that_does_not_nobody_knows() {
+        let blind = |since: Moment| Event::Blind {
+            since: since * 1_000_000,
+            why: "refused".into(),
+        };
+        let history = History::new(vec![
+            line(110, "store", blind(100)),
+            line(600, "store", Event::Sees),
+            line(1_000, "store", blind(900)),
+            line(2_000, "a", Event::Rests),
+        ]);
+        let witness = Tally::of(&history).witness;
+        assert_eq!(witness.to_string(), "0, blind for 1.6 s");
     }
 }

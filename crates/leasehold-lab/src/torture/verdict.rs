@@ -6,7 +6,7 @@ use leasehold::engine::{Grade, Promises};
 
 use super::Plan;
 use super::excuse::{Excuse, Happened, Lies};
-use crate::fault::{FAILOVER, PAUSE_AT_WRITE, SWITCH};
+use crate::fault::{FAILOVER, PAUSE_AT_WRITE, RESTART_ALL_EMPTY, SWITCH};
 use crate::history::History;
 use crate::hold::holds;
 use crate::invariant::{
@@ -38,6 +38,8 @@ fn lets_two_in(promises: Promises, takes_over: bool, fault: &str) -> bool {
         // A clock that jumps lets a store forget before the time; one that
         // promises to be durable must not.
         "clock" => !promises.durable,
+        // And when nothing is left of it, there is nothing by which to know.
+        RESTART_ALL_EMPTY => !promises.durable,
         "restart-empty" | FAILOVER | SWITCH => may_forget,
         "restart" | "pause-server" => takes_over && may_forget,
         _ => false,
@@ -230,6 +232,15 @@ mod tests {
         };
         assert!(!found(Answer::Installed));
         assert!(found(Answer::Skipped("no clock to move".into())));
+    }
+
+    #[test]
+    fn servers_that_know_that_they_forgot_let_nobody_in_unless_all_of_them_did() {
+        let mut ordered = Promises::least(Reach::Network);
+        assert!(lets_two_in(ordered, false, "restart-empty"));
+        ordered.fence = Grade::Ordered;
+        assert!(!lets_two_in(ordered, false, "restart-empty"));
+        assert!(lets_two_in(ordered, false, RESTART_ALL_EMPTY));
     }
 
     #[test]

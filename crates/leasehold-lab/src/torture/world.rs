@@ -69,8 +69,9 @@ impl World {
         holder.unwrap_or(usize::try_from(any % self.hands.len() as u64).unwrap_or(0))
     }
 
-    /// Who holds, if possible one whose hold will not be over at once.
-    fn wait_for_holder(&self) -> Option<usize> {
+    /// Who holds, if possible one whose hold will not be over at once. Waits for
+    /// somebody who does, for a ttl at most.
+    pub fn wait_for_holder(&self) -> Option<usize> {
         let has_held = |since| now().saturating_sub(since) > LONG_ENOUGH;
         until(self.ttl, || {
             let holder = self.recorder.holder();

@@ -28,14 +28,8 @@ pub(super) async fn connect(job: &Job) -> Result<Arc<Session>> {
         return Ok(Arc::new(leasehold::connect(&job.url).await?));
     }
     // The store's URL without its options: the engine has no say in them.
-    let url = job.url.split('?').next().unwrap_or_default().to_owned();
-    // The bench panics if the store goes away after its first connection. In a
-    // task of its own that is an error like any other, and is tried again.
-    let engine = tokio::spawn(async move {
-        let bench = Bench::new(&url).await?;
-        Ok::<_, leasehold::Error>(bench.engine().await)
-    });
-    let mut engine = engine.await??;
+    let url = job.url.split('?').next().unwrap_or_default();
+    let mut engine = Bench::new(url).await?.try_engine().await?;
     if let Some(sabotage) = job.sabotage {
         engine = sabotage.on(engine);
     }

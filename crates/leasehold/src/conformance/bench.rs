@@ -88,12 +88,20 @@ impl Bench {
 
     /// An engine of its own, without a session.
     pub async fn engine(&self) -> Arc<dyn Engine> {
+        self.try_engine().await.expect("the store is there")
+    }
+
+    /// The same on a store that may be away.
+    ///
+    /// # Errors
+    /// As for [`connect`].
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn try_engine(&self) -> Result<Arc<dyn Engine>> {
         match self.make {
-            Some(make) => make(self.store.clone()).await.expect("the store is there"),
-            None => {
-                let config = Config::parse(&self.store).expect("the URL is good");
-                config.engine().await.expect("the store is there").0
-            }
+            Some(make) => make(self.store.clone()).await,
+            None => Ok(Config::parse(&self.store)?.engine().await?.0),
         }
     }
 
