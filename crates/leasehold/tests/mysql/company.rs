@@ -218,6 +218,16 @@ fn lock_as_one(
     tokio::spawn(async move { locking.await.into_iter().flatten().collect() })
 }
 
+/// Waits until a party is on its way, or says what the server does instead.
+async fn party_is_held_back(way: &Way, server: &Mysql) {
+    let fired = tokio::time::timeout(LONG / 2, way.fired()).await;
+    if fired.is_err() {
+        let list = "select time, state, left(info, 60) from information_schema.processlist";
+        let (claims, list) = (claims(server), server.sql(list));
+        panic!("no party has left; {claims} claims; {list}");
+    }
+}
+
 /// The epoch of the only session.
 fn epoch(server: &Mysql) -> String {
     server.sql("select max(epoch) from leasehold_session")
@@ -238,7 +248,7 @@ async fn whoever_gives_up_while_a_party_is_held_back_has_no_claim_and_the_others
     use_all(&far, &names).await;
     way.arm(TOGETHER, Fault::HeldBack);
     let locking = lock_as_one(&far, &names, 11, &gives_up);
-    way.fired().await;
+    party_is_held_back(&way, &server).await;
     gives_up.tell(1);
     wait_for("the callback", || (epoch(&server) == "1").then_some(()));
     way.release();
@@ -290,7 +300,7 @@ async fn a_party_that_a_term_overtakes_takes_nothing_in_the_old_one() {
         .unwrap();
     way.arm(TOGETHER, Fault::HeldBack);
     let locking = lock_as_one(&far, &names, 12, &nobody);
-    way.fired().await;
+    party_is_held_back(&way, &server).await;
     server.sql("update leasehold_meta set server = 'another'");
     let _begins = session(&server.url(), "ttl=1h").await;
     assert_eq!(server.sql("select term from leasehold_meta"), "1");
@@ -325,7 +335,7 @@ async fn a_party_that_is_held_back_while_its_session_closes_leaves_nothing() {
     use_all(&far, &names).await;
     way.arm(TOGETHER, Fault::HeldBack);
     let locking = lock_as_one(&far, &names, 12, &nobody);
-    way.fired().await;
+    party_is_held_back(&way, &server).await;
     far.close().await;
     let closed = "select count(*) from leasehold_session";
     assert_eq!(server.sql(closed), "0");
