@@ -80,6 +80,8 @@ mod stamp;
 mod stuck;
 mod tally;
 mod telemetry;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod tls;
 mod watchdog;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;

@@ -1,5 +1,7 @@
 //! What happens to claims: mostly one request each.
 
+use std::sync::Arc;
+
 use sqlx_mysql::MySqlRow;
 
 use super::MysqlEngine;
@@ -91,7 +93,7 @@ pub(super) async fn enqueue(engine: &MysqlEngine, ticket: &Ticket) -> Result<Sta
 async fn take_free(
     engine: &MysqlEngine,
     ticket: &Ticket,
-    mine: &Mine,
+    mine: &Arc<Mine>,
     footing: Footing,
 ) -> Result<Option<Token>> {
     let Footing { epoch, ground } = footing;
@@ -104,8 +106,7 @@ async fn take_free(
         mine.is_held(place);
         Ok(Some(Token::new(place)))
     };
-    mine.asked();
-    let change = || Change::takes(ticket, epoch, &server, term);
+    let change = || Change::takes(ticket, mine, epoch, &server, term);
     let went = match &engine.company {
         Some(company) => company.go(change).await,
         None => Went::Alone(None),
@@ -113,15 +114,9 @@ async fn take_free(
     engine.hear_of_breaks();
     let _way = match went {
         Went::Alone(way) => way,
-        Went::Done(place) => {
-            mine.answered();
-            return held(place);
-        }
+        Went::Done(place) => return held(place),
         // Who asks for a place finds out more.
-        Went::NotDone => {
-            mine.answered();
-            return Ok(None);
-        }
+        Went::NotDone => return Ok(None),
         // By its ticket it is found, if it is there.
         Went::InDoubt => return Ok(None),
         Went::Silent => return Err(engine.pool.trouble(Trouble::Silent, doing(ticket))),
@@ -146,11 +141,12 @@ async fn take_free(
         weight = ticket.weight,
         label = quoted_or_null(ticket.label.as_deref()),
     );
+    mine.asked(epoch);
     let asking = engine.pool.ask_once(Lane::Common, &text, || doing(ticket));
     let answer = asking.await;
     engine.hear_of_breaks();
     if is_sure(&answer) {
-        mine.answered();
+        mine.answered(epoch);
     }
     // A row that stays locked has a queue behind it.
     let place = match answer? {
@@ -175,7 +171,7 @@ async fn ask_for(
     mine: &Mine,
     open: &OpenLease,
 ) -> Result<Line> {
-    let name = ticket.claim.name.as_str();
+    let (name, epoch) = (ticket.claim.name.as_str(), open.epoch());
     let text = format!(
         include_str!("sql/enqueue.sql"),
         alone = engine.alone_text(name),
@@ -187,7 +183,7 @@ async fn ask_for(
         name = name_literal(name),
         ticket = ticket_literal(ticket.claim.id),
         lease = lease_literal(ticket.lease),
-        epoch = open.epoch(),
+        epoch = epoch,
         holder = ticket.holder,
         capacity = ticket.capacity,
         weight = ticket.weight,
@@ -196,10 +192,10 @@ async fn ask_for(
         look = engine.look_text(name),
     );
     let doing = || doing(ticket);
-    mine.asked();
+    mine.asked(epoch);
     let answer = engine.ask(&guarded(&text), doing).await.map(Some);
     if is_sure(&answer) {
-        mine.answered();
+        mine.answered(epoch);
     }
     let rows = answer?.map(|answer| answer.rows).unwrap_or_default();
     Line::read(&rows, doing, &engine.pool.label)
@@ -265,7 +261,22 @@ pub(super) async fn withdraw(engine: &MysqlEngine, claim: &ClaimRef) -> Result<W
 /// called back: whoever has the queue after us finds another epoch.
 pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn> {
     mine.leaves();
+    if !mine.has_left() {
+        return Ok(Withdrawn::Absent);
+    }
     let (seat, is_fenced) = mine.seat();
+    let open = engine.inbox.lease(mine.lease);
+    if mine.is_in_doubt()
+        && open
+            .as_ref()
+            .is_some_and(|open| mine.is_too_late_in(open.epoch()))
+    {
+        // Another callback was the end of it. Whatever came before that is there or
+        // has the queue, for which this waits.
+        let found = leave_without(engine, mine).await?;
+        mine.nothing_comes_any_more();
+        return Ok(found);
+    }
     if mine.is_in_doubt() {
         let callback = format!(
             include_str!("sql/callback.sql"),
@@ -279,7 +290,7 @@ pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn
         let text = engine.leave_text(&mine.claim, &callback);
         let (found, footing) = take_out(engine, &mine.claim, &text).await?;
         mine.nothing_comes_any_more();
-        if let (Some(open), Some(footing)) = (engine.inbox.lease(mine.lease), footing) {
+        if let (Some(open), Some(footing)) = (open, footing) {
             open.learn(footing);
         }
         return Ok(found);

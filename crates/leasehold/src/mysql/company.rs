@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::fault::fault;
+use super::inbox::Mine;
 use super::layout::{CLOCK, Kind, Tables, WRITABLE};
 use super::pool::{Answer, LIMIT, Pool, Trouble};
 use super::text::{
@@ -43,6 +44,8 @@ pub(super) struct Change {
     /// Its name as hexadecimal digits, as the server answers it.
     name: String,
     row: String,
+    /// Whose seat it is to be, and the epoch that is named for it.
+    taker: Option<(Arc<Mine>, u64)>,
 }
 
 /// What became of it: the order that is in the seat now, unless it was not to be had.
@@ -71,7 +74,13 @@ pub(super) enum Went {
 }
 
 impl Change {
-    pub(super) fn takes(ticket: &Ticket, epoch: u64, server: &str, term: u64) -> Self {
+    pub(super) fn takes(
+        ticket: &Ticket,
+        mine: &Arc<Mine>,
+        epoch: u64,
+        server: &str,
+        term: u64,
+    ) -> Self {
         let name = name_literal(ticket.claim.name.as_str());
         let row = format!(
             "({name},null,{},{},{epoch},{},{term},{},{},{},{})",
@@ -83,7 +92,10 @@ impl Change {
             ticket.weight,
             quoted_or_null(ticket.label.as_deref()),
         );
-        Self::of(&name, row)
+        Self {
+            taker: Some((mine.clone(), epoch)),
+            ..Self::of(&name, row)
+        }
     }
 
     pub(super) fn gives(claim: &ClaimRef) -> Self {
@@ -96,7 +108,25 @@ impl Change {
     fn of(name: &str, row: String) -> Self {
         let digits = name.trim_start_matches("x'").trim_end_matches('\'');
         let name = digits.to_ascii_uppercase();
-        Self { name, row }
+        Self {
+            name,
+            row,
+            taker: None,
+        }
+    }
+
+    /// From here on it may be carried out.
+    fn leaves(&self) {
+        if let Some((mine, epoch)) = &self.taker {
+            mine.asked(*epoch);
+        }
+    }
+
+    /// It was, or was not, and will not be.
+    fn is_settled(&self) {
+        if let Some((mine, epoch)) = &self.taker {
+            mine.answered(*epoch);
+        }
     }
 }
 
@@ -147,15 +177,10 @@ impl Company {
         until > 0 && boot_time().nanos() < until
     }
 
-    /// Of several changes to one lock only the first goes along: they would not see
-    /// each other.
-    fn text(&self, party: &[Asked<Change, Told>]) -> String {
-        let mut names = HashSet::new();
-        let changes = party.iter().map(|one| &one.question);
-        let rows: Vec<_> = changes
-            .filter(|change| names.insert(&*change.name))
-            .map(|change| &*change.row)
-            .collect();
+    /// What they go with. Nobody can give up any more without its being known.
+    fn send_off(&self, party: &[Asked<Change, Told>]) -> String {
+        going(party).for_each(Change::leaves);
+        let rows: Vec<_> = going(party).map(|change| &*change.row).collect();
         format!(
             include_str!("sql/party.sql"),
             claim = self.tables.claim,
@@ -169,11 +194,8 @@ impl Company {
     }
 
     async fn ask(&self, text: &str) -> Result<Answer, Unanswered> {
-        let asking = self.pool.once_more(text);
-        let answer = match tokio::time::timeout(LIMIT, asking).await {
-            Ok(answer) => answer,
-            Err(_) => return Err(Unanswered::Silent),
-        };
+        // It has its own limits, and tells the pool of a silence.
+        let answer = self.pool.once_more(text).await;
         answer.map_err(|trouble| match trouble {
             Trouble::Silent => Unanswered::Silent,
             Trouble::Failed { error, .. } => {
@@ -187,6 +209,14 @@ impl Company {
             }
         })
     }
+}
+
+/// Of several changes to one lock only the first goes along: they would not see
+/// each other.
+fn going(party: &[Asked<Change, Told>]) -> impl Iterator<Item = &Change> {
+    let mut names = HashSet::new();
+    let changes = party.iter().map(|one| &one.question);
+    changes.filter(move |change| names.insert(&*change.name))
 }
 
 impl Carrier for Company {
@@ -203,7 +233,7 @@ impl Carrier for Company {
         let _room = tokio::time::timeout(LIMIT, self.pool.room()).await;
         let departed = self
             .gathering
-            .depart(MOST, |_| true, |party| self.text(party));
+            .depart(MOST, |_| true, |party| self.send_off(party));
         let Some((mut party, text)) = departed else {
             return;
         };
@@ -212,6 +242,9 @@ impl Carrier for Company {
             // Nobody waits for it: neither does this, nor its connection.
             () = gather::all_gone(&mut party) => return,
         };
+        if matches!(told, Ok(_) | Err(Unanswered::Refused)) {
+            going(&party).for_each(Change::is_settled);
+        }
         match told {
             Ok(answer) => {
                 let done = answer

@@ -1,11 +1,12 @@
 //! What a MySQL or MariaDB URL says.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 use sqlx_core::connection::ConnectOptions;
 use sqlx_mysql::{MySqlConnectOptions, MySqlSslMode};
+
+use crate::tls::Tls;
 
 /// The URL schemes of this store.
 pub(crate) const SCHEMES: &[&str] = &["mysql", "mariadb"];
@@ -41,19 +42,11 @@ pub(crate) struct MysqlConfig {
     user: Option<String>,
     password: Option<String>,
     pub(super) database: Option<String>,
-    tls: Tls,
+    pub(super) tls: Tls,
     pub(super) schema: String,
     pub(super) connections: usize,
     /// Sessions are tied to a connection.
     pub(super) is_tied: bool,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Tls {
-    mode: Option<String>,
-    authority: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
 }
 
 /// Why an option was not taken in.

@@ -5,6 +5,7 @@ use sqlx_core::error::Error as SqlxError;
 use sqlx_mysql::MySqlDatabaseError;
 
 use crate::error::{Effect, Error, ErrorKind};
+use crate::tls::{self, Distrust};
 
 /// What is to be done about a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,7 @@ pub(super) fn cure(error: &SqlxError) -> Cure {
         // cancelled, or that took longer than a user's connection may.
         Some(1213 | 1205 | 3572 | 1020 | 1317 | 1969 | 3024) => Cure::Again,
         Some(code) if is_plain_refusal(code) => Cure::None,
+        None if distrust(error).is_some() => Cure::None,
         // It shuts down, ended the connection, takes no writes any more, so that
         // another one does; or the connection came to us inside a transaction.
         Some(_) | None => Cure::Reconnect,
@@ -75,6 +77,7 @@ fn effect(error: &SqlxError) -> Effect {
             Effect::None
         }
         Some(code) if is_plain_refusal(code) => Effect::None,
+        None if distrust(error).is_some() => Effect::None,
         Some(_) | None => Effect::Unknown,
     }
 }
@@ -87,9 +90,20 @@ pub(super) fn fault(error: SqlxError, doing: String, store: &str) -> Error {
         .from_source(error)
 }
 
-fn kind(error: &SqlxError) -> ErrorKind {
+/// Whether no connection was made because one side does not trust the other.
+pub(super) fn distrust(error: &SqlxError) -> Option<Distrust> {
     match error {
-        SqlxError::Configuration(_) | SqlxError::Tls(_) => return ErrorKind::Config,
+        SqlxError::Io(error) => tls::distrust(error),
+        _ => None,
+    }
+}
+
+fn kind(error: &SqlxError) -> ErrorKind {
+    match (error, distrust(error)) {
+        (SqlxError::Configuration(_) | SqlxError::Tls(_), _) | (_, Some(Distrust::OfServer)) => {
+            return ErrorKind::Config;
+        }
+        (_, Some(Distrust::OfUs)) => return ErrorKind::Denied,
         _ => {}
     }
     match code(error) {
@@ -114,6 +128,15 @@ fn why(error: &SqlxError) -> String {
             other => other.to_string(),
         },
     };
+    match distrust(error) {
+        Some(Distrust::OfServer) => {
+            return format!("{text}: name the authority that signed it with `ssl-ca`");
+        }
+        Some(Distrust::OfUs) => {
+            return format!("{text}: show a certificate that it trusts with `ssl-cert`");
+        }
+        None => {}
+    }
     let remedy = match code(error) {
         Some(1049) => "create it or name another in the URL",
         Some(1290 | 1792 | 1836) => "name the server that takes writes",

@@ -64,7 +64,7 @@ pub(super) struct Mine {
     crowd: OnceLock<Arc<Crowd>>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct State {
     phase: Phase,
     order: Option<u64>,
@@ -78,8 +78,10 @@ struct State {
     blocked_by: Option<(Watch, Moment)>,
     /// How many claims are before it.
     ahead: u32,
-    /// How many requests for it have not been answered.
-    unanswered: u32,
+    /// The epochs that those requests for it named that have not been answered.
+    unanswered: Vec<u64>,
+    /// A request for it has gone out at some time.
+    has_left: bool,
     /// What another one that waits here found out for it, and when.
     told: Option<(Standing, Moment)>,
 }
@@ -95,25 +97,43 @@ enum Phase {
 }
 
 impl Mine {
-    /// A request for it goes out.
-    pub(super) fn asked(&self) {
-        lock(&self.state).unanswered += 1;
+    /// A request for it goes out, which names this epoch.
+    pub(super) fn asked(&self, epoch: u64) {
+        let mut state = lock(&self.state);
+        state.unanswered.push(epoch);
+        state.has_left = true;
     }
 
-    /// The request that went out last is answered, and those before it too if
-    /// it called them back.
-    pub(super) fn answered(&self) {
+    /// A request that named this epoch is answered.
+    pub(super) fn answered(&self, epoch: u64) {
         let unanswered = &mut lock(&self.state).unanswered;
-        *unanswered = unanswered.saturating_sub(1);
+        if let Some(position) = unanswered.iter().position(|named| *named == epoch) {
+            unanswered.swap_remove(position);
+        }
+        if unanswered.is_empty() {
+            // There may be many claims, and mostly this is all they ever need.
+            *unanswered = Vec::new();
+        }
     }
 
     /// Whether a request for it may still be on its way.
     pub(super) fn is_in_doubt(&self) -> bool {
-        lock(&self.state).unanswered > 0
+        !lock(&self.state).unanswered.is_empty()
+    }
+
+    /// Whether all that may be on its way names an earlier epoch than this.
+    pub(super) fn is_too_late_in(&self, epoch: u64) -> bool {
+        let state = lock(&self.state);
+        state.unanswered.iter().all(|named| *named < epoch)
+    }
+
+    /// Whether the store may have heard of it.
+    pub(super) fn has_left(&self) -> bool {
+        lock(&self.state).has_left
     }
 
     pub(super) fn nothing_comes_any_more(&self) {
-        lock(&self.state).unanswered = 0;
+        lock(&self.state).unanswered = Vec::new();
     }
 
     pub(super) fn order(&self) -> Option<u64> {

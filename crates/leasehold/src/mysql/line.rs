@@ -86,6 +86,11 @@ impl<'a> Line<'a> {
                 let undo = undo_of(statement);
                 if cure(&error) == Cure::Reconnect {
                     self.pool.has_broken.store(true, Ordering::Release);
+                    if !is_new {
+                        // Those that lay beside it are likely as stale. Whoever went
+                        // over one of them would be in doubt for nothing.
+                        lock(&self.pool.idle).clear();
+                    }
                 } else if self.is_talk {
                     // Closing it undoes what was begun.
                 } else if let Ok(Ok(_)) = tokio::time::timeout(LIMIT, self.run(&undo)).await {

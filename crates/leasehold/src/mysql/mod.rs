@@ -147,6 +147,7 @@ impl MysqlEngine {
     /// Connects, looks whether the server fits, and makes the tables if they are
     /// missing.
     pub(crate) async fn connect(config: &MysqlConfig) -> Result<Self> {
+        config.tls.check_files(&config.label())?;
         let pool = Pool::new(config.options(), config.connections, config.label());
         let database = config.database.as_deref().unwrap_or_default();
         Self::start(pool, database, config).await

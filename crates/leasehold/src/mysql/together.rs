@@ -106,13 +106,14 @@ async fn try_once(engine: &MysqlEngine, tickets: &[Ticket], open: &OpenLease) ->
             false => Came::Otherwise,
         });
     }
-    put(engine, tickets, talk).await
+    put(engine, tickets, open.epoch(), talk).await
 }
 
 /// All queues are empty and ours alone.
 async fn put(
     engine: &MysqlEngine,
     tickets: &[Ticket],
+    epoch: u64,
     mut talk: super::line::Talk<'_>,
 ) -> Result<Came> {
     let doing = || format!("lock {}", tickets[0].claim.name);
@@ -134,14 +135,14 @@ async fn put(
         ));
     }
     text.push_str("commit");
-    claims.iter().for_each(|mine| mine.asked());
+    claims.iter().for_each(|mine| mine.asked(epoch));
     let rows = talk.say(&text, doing).await;
     let is_sure = match &rows {
         Ok(_) => true,
         Err(error) => error.effect() == Effect::None,
     };
     if is_sure {
-        claims.iter().for_each(|mine| mine.answered());
+        claims.iter().for_each(|mine| mine.answered(epoch));
     }
     let rows = rows?;
     talk.end().await;

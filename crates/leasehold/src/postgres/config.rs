@@ -1,13 +1,13 @@
 //! What a PostgreSQL URL says.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 use sqlx_core::connection::ConnectOptions;
 use sqlx_postgres::{PgConnectOptions, PgSslMode};
 
 use super::route::Route;
+use crate::tls::Tls;
 
 /// The URL schemes of this store.
 pub(crate) const SCHEMES: &[&str] = &["postgres", "postgresql"];
@@ -53,7 +53,7 @@ pub(crate) struct PostgresConfig {
     user: Option<String>,
     password: Option<String>,
     database: Option<String>,
-    tls: Tls,
+    pub(super) tls: Tls,
     pub(super) schema: String,
     pub(super) connections: usize,
     pub(super) mode: Mode,
@@ -63,14 +63,6 @@ pub(crate) struct PostgresConfig {
 struct Server {
     host: String,
     port: Option<u16>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Tls {
-    mode: Option<String>,
-    authority: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
 }
 
 /// Why an option was not taken in.

@@ -5,6 +5,7 @@ use sqlx_core::error::Error as SqlxError;
 use sqlx_postgres::{PgDatabaseError, PgSeverity};
 
 use crate::error::{Effect, Error, ErrorKind};
+use crate::tls::{self, Distrust};
 
 /// What is to be done about a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub(super) fn cure(error: &SqlxError) -> Cure {
 fn judge(error: &SqlxError) -> (Cure, Effect) {
     match said(error) {
         Some(said) => judge_code(said.code(), said.severity()),
+        None if distrust(error).is_some() => (Cure::None, Effect::None),
         None => (Cure::Reconnect, Effect::Unknown),
     }
 }
@@ -86,9 +88,20 @@ pub(super) fn fault(error: SqlxError, doing: String, store: &str) -> Error {
         .from_source(error)
 }
 
-fn kind(error: &SqlxError) -> ErrorKind {
+/// Whether no connection was made because one side does not trust the other.
+pub(super) fn distrust(error: &SqlxError) -> Option<Distrust> {
     match error {
-        SqlxError::Configuration(_) | SqlxError::Tls(_) => return ErrorKind::Config,
+        SqlxError::Io(error) => tls::distrust(error),
+        _ => None,
+    }
+}
+
+fn kind(error: &SqlxError) -> ErrorKind {
+    match (error, distrust(error)) {
+        (SqlxError::Configuration(_) | SqlxError::Tls(_), _) | (_, Some(Distrust::OfServer)) => {
+            return ErrorKind::Config;
+        }
+        (_, Some(Distrust::OfUs)) => return ErrorKind::Denied,
         _ => {}
     }
     match code(error) {
@@ -119,6 +132,15 @@ fn why(error: &SqlxError) -> String {
             other => other.to_string(),
         },
     };
+    match distrust(error) {
+        Some(Distrust::OfServer) => {
+            return format!("{text}: name the authority that signed it with `sslrootcert`");
+        }
+        Some(Distrust::OfUs) => {
+            return format!("{text}: show a certificate that it trusts with `sslcert`");
+        }
+        None => {}
+    }
     let remedy = match code(error) {
         Some("3D000") => "create it or name another in the URL",
         Some("25006") => "name the server that takes writes",

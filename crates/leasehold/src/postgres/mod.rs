@@ -111,6 +111,7 @@ pub fn schema(url: &str) -> Result<String> {
 
 /// The engine of the mode that the URL names, connected.
 pub(crate) async fn connect(config: &PostgresConfig) -> Result<Arc<dyn Engine>> {
+    config.tls.check_files(&config.label())?;
     let pool = Pool::new(config.route(), config.connections, config.label());
     start(pool, config).await
 }

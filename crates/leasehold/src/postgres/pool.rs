@@ -325,6 +325,10 @@ impl Own {
         };
         if is_well {
             lock(&self.idle).push(connection);
+        } else if !is_new {
+            // Those that lay beside it are likely as stale. Whoever went over one of
+            // them would be in doubt for nothing.
+            lock(&self.idle).clear();
         }
         answer.map_err(failed)
     }

@@ -14,6 +14,7 @@ use sqlx_core::raw_sql::raw_sql;
 use sqlx_postgres::{PgConnectOptions, PgConnection};
 use tokio::time::timeout;
 
+use super::fault::distrust;
 use super::text::column;
 
 /// How long all of them may take together to say whether they take writes.
@@ -60,6 +61,7 @@ impl Route {
         // One that is wrong says more than one that is a standby or away.
         match trouble {
             Some(error @ SqlxError::Database(_)) => Err(error),
+            Some(error) if distrust(&error).is_some() => Err(error),
             _ => {
                 let why = "none of the servers that the URL names takes writes";
                 Err(SqlxError::Io(std::io::Error::other(why)))

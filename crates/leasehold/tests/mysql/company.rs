@@ -1,13 +1,18 @@
 //! Many tasks of a session on names of their own: their requests go together, and
 //! nobody is the worse for it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold::mysql::MySqlPool;
 use leasehold::{Guard, Session};
 use sqlx_core::executor::Executor;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
-use super::server::Mysql;
+use super::server::{Mysql, wait_for};
 use super::way::{Fault, Way};
 use super::{LONG, heard, inspector, lock, mysql, queue_of, session};
 
@@ -119,11 +124,13 @@ async fn those_who_went_together_and_lost_something_have_one_claim_each() {
         assert_eq!(server.sql(taken), "48\t48\t48", "{fault:?}");
         for guard in &guards {
             let place = format!(
-                "select place from leasehold_claim where ticket is not null and name = '{}'",
+                "select place, holder from leasehold_claim \
+                 where ticket is not null and name = '{}'",
                 guard.name()
             );
-            let place: u64 = server.sql(&place).parse().unwrap();
-            assert_eq!(guard.token().get(), place, "{fault:?}");
+            let fence = guard.fence();
+            let fence = format!("{}\t{}", fence.token.get(), fence.holder);
+            assert_eq!(server.sql(&place), fence, "{fault:?}");
         }
         way.arm(TOGETHER, fault);
         release_all_at_once(guards).await;
@@ -153,4 +160,187 @@ async fn readers_of_one_name_that_ask_at_once_are_all_let_in() {
     queue_of(&inspector(&server.url()).await, "prices", 40).await;
     release_all_at_once(readers).await;
     queue_of(&inspector(&server.url()).await, "prices", 0).await;
+}
+
+/// How many are to give up, and how many have.
+#[derive(Debug)]
+struct GiveUp {
+    may: Semaphore,
+    have: AtomicUsize,
+}
+
+impl Default for GiveUp {
+    fn default() -> Self {
+        Self {
+            may: Semaphore::new(0),
+            have: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl GiveUp {
+    async fn wanted(&self) {
+        self.may.acquire().await.unwrap().forget();
+    }
+
+    /// Returns when so many have given up.
+    fn tell(&self, count: usize) {
+        self.may.add_permits(count);
+        wait_for("them to give up", || {
+            (self.have.load(Ordering::SeqCst) == count).then_some(())
+        });
+    }
+}
+
+/// Locks them all as one task: the first goes alone, over the only connection but one,
+/// and all others together once it is back. Of those after the first so many, as many
+/// give up as are told to.
+fn lock_as_one(
+    session: &Session,
+    names: &[String],
+    keep: usize,
+    gives_up: &Arc<GiveUp>,
+) -> JoinHandle<Vec<Guard>> {
+    let locking = names.iter().enumerate().map(|(number, name)| {
+        let (mutex, gives_up) = (session.mutex(name.clone()), gives_up.clone());
+        async move {
+            tokio::select! {
+                guard = mutex.lock_within(LONG) => guard.ok(),
+                () = gives_up.wanted(), if number >= keep => {
+                    // The other one has been dropped.
+                    gives_up.have.fetch_add(1, Ordering::SeqCst);
+                    None
+                }
+            }
+        }
+    });
+    let locking = join_all(locking.collect::<Vec<_>>());
+    tokio::spawn(async move { locking.await.into_iter().flatten().collect() })
+}
+
+/// Waits until a party is on its way, or says what the server does instead.
+async fn party_is_held_back(way: &Way, server: &Mysql) {
+    let fired = tokio::time::timeout(LONG / 2, way.fired()).await;
+    if fired.is_err() {
+        let list = "select time, state, left(info, 60) from information_schema.processlist";
+        let (claims, list) = (claims(server), server.sql(list));
+        panic!("no party has left; {claims} claims; {list}");
+    }
+}
+
+/// The epoch of the only session.
+fn epoch(server: &Mysql) -> String {
+    server.sql("select max(epoch) from leasehold_session")
+}
+
+fn claims(server: &Mysql) -> String {
+    server.sql("select count(*) from leasehold_claim where ticket is not null")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_gives_up_while_a_party_is_held_back_has_no_claim_and_the_others_have() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=2").await;
+    let (names, gives_up) = (names(12), Arc::new(GiveUp::default()));
+    use_all(&far, &names).await;
+    way.arm(TOGETHER, Fault::HeldBack);
+    let locking = lock_as_one(&far, &names, 11, &gives_up);
+    party_is_held_back(&way, &server).await;
+    gives_up.tell(1);
+    wait_for("the callback", || (epoch(&server) == "1").then_some(()));
+    way.release();
+    way.fired().await;
+    let guards = heard(locking).await;
+    assert_eq!(guards.len(), 11);
+    assert_eq!(claims(&server), "11");
+    let left = "select ticket is null from leasehold_claim where name = 'job 11' and seat = 0";
+    assert_eq!(server.sql(left), "1");
+    // What they were in doubt about was called back with the first: not once for each.
+    release_all_at_once(guards).await;
+    assert_eq!((claims(&server), epoch(&server)), ("0".into(), "1".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_gives_up_before_the_party_departs_is_not_called_back() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=1").await;
+    let (names, gives_up) = (names(12), Arc::new(GiveUp::default()));
+    use_all(&far, &names).await;
+    way.arm("Takes a lock that nobody has", Fault::AnswerHeldBack);
+    let locking = lock_as_one(&far, &names, 1, &gives_up);
+    way.fired().await;
+    gives_up.tell(11);
+    way.release();
+    assert_eq!(heard(locking).await.len(), 1);
+    // By the only connection there is, behind whatever those who gave up have to do.
+    for name in &names[1..] {
+        lock(&far, name).await.release().await.unwrap();
+    }
+    assert_eq!(epoch(&server), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_party_that_a_term_overtakes_takes_nothing_in_the_old_one() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=2").await;
+    let (names, nobody) = (names(12), Arc::new(GiveUp::default()));
+    use_all(&far, &names).await;
+    let last: u64 = server
+        .sql("select max(place) from leasehold_claim")
+        .parse()
+        .unwrap();
+    way.arm(TOGETHER, Fault::HeldBack);
+    let locking = lock_as_one(&far, &names, 12, &nobody);
+    party_is_held_back(&way, &server).await;
+    server.sql("update leasehold_meta set server = 'another'");
+    let _begins = session(&server.url(), "ttl=1h").await;
+    assert_eq!(server.sql("select term from leasehold_meta"), "1");
+    // Those who went alone, before the party. Nobody is granted anything there any more.
+    let next_term = last + (1 << 32);
+    let early = format!(
+        "select count(*) from leasehold_claim where ticket is not null and place <= {next_term}"
+    );
+    let early: usize = server.sql(&early).parse().unwrap();
+    way.release();
+    way.fired().await;
+    let guards = heard(locking).await;
+    assert_eq!(guards.len(), 12);
+    let late = guards
+        .iter()
+        .filter(|guard| guard.token().get() > next_term);
+    assert_eq!(late.count(), 12 - early);
+    assert!(early < 12, "the party was held back");
+    assert_eq!(claims(&server), "12");
+    release_all_at_once(guards).await;
+    assert_eq!(claims(&server), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_party_that_is_held_back_while_its_session_closes_leaves_nothing() {
+    let Some((_folder, server)) = mysql(&[]) else {
+        return;
+    };
+    let way = Way::to(server.port).await;
+    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=2").await;
+    let (names, nobody) = (names(12), Arc::new(GiveUp::default()));
+    use_all(&far, &names).await;
+    way.arm(TOGETHER, Fault::HeldBack);
+    let locking = lock_as_one(&far, &names, 12, &nobody);
+    party_is_held_back(&way, &server).await;
+    far.close().await;
+    let closed = "select count(*) from leasehold_session";
+    assert_eq!(server.sql(closed), "0");
+    way.release();
+    way.fired().await;
+    drop(heard(locking).await);
+    assert_eq!(claims(&server), "0");
 }

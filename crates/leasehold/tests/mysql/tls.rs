@@ -44,16 +44,20 @@ async fn works(url: &str) {
 }
 
 async fn is_denied(url: &str) {
-    let error = leasehold::connect(url).await.expect_err("it is refused");
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    is_refused(url, ErrorKind::Denied, "").await;
 }
 
-/// Refused by us, in one line that says what is wrong.
+/// Refused by us.
 async fn is_not_trusted(url: &str) {
+    is_refused(url, ErrorKind::Config, "certificate").await;
+}
+
+/// In one line that has this in it.
+async fn is_refused(url: &str, kind: ErrorKind, with: &str) {
     let error = leasehold::connect(url).await.expect_err("it is refused");
     let text = error.to_string();
-    assert!(text.contains("certificate"), "{text}");
-    assert!(!text.contains('\n'), "{text}");
+    assert_eq!(error.kind(), kind, "{url}: {text}");
+    assert!(text.contains(with) && !text.contains('\n'), "{url}: {text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,19 +92,39 @@ async fn only_an_authority_that_is_named_is_trusted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_of_ours_is_shown() {
-    let Some((_files, right, _data, server)) = secure() else {
+    let Some((files, right, _data, server)) = secure() else {
         return;
     };
+    let others = folder();
+    let wrong = Certificates::make(others.path());
     let port = server.port;
     let plain = format!(
         "mariadb://known@127.0.0.1:{port}/shop?schema=s&ssl-mode=verify-identity&ssl-ca={}",
         right.authority.display()
     );
+    let with = |certificates: &Certificates| {
+        let (certificate, key) = (&certificates.client, &certificates.client_key);
+        let (certificate, key) = (certificate.display(), key.display());
+        format!("{plain}&ssl-cert={certificate}&ssl-key={key}")
+    };
     is_denied(&plain).await;
-    works(&format!(
-        "{plain}&ssl-cert={}&ssl-key={}",
-        right.client.display(),
-        right.client_key.display()
-    ))
-    .await;
+    works(&with(&right)).await;
+    is_refused(&with(&wrong), ErrorKind::Denied, "ssl-cert").await;
+    let nowhere = Certificates {
+        client: files.path().join("nowhere.pem"),
+        ..right
+    };
+    is_refused(&with(&nowhere), ErrorKind::Config, "nowhere.pem").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_tls_is_refused_where_it_is_asked_for() {
+    let Some((_folder, server)) = mysql(&["skip-ssl"]) else {
+        return;
+    };
+    for mode in ["required", "verify-ca", "verify-identity"] {
+        let url = format!("{}?ssl-mode={mode}", server.url());
+        is_refused(&url, ErrorKind::Config, "TLS").await;
+    }
+    works(&format!("{}?ssl-mode=preferred", server.url())).await;
 }

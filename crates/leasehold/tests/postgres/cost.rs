@@ -1,8 +1,11 @@
 //! What requests cost the server.
 
+use std::collections::HashSet;
+
 use futures_util::future::join_all;
 use leasehold::Guard;
 
+use super::server::Postgres;
 use super::{LONG, heard, inspector, lock, postgres, queue_of, session, wait_for_lock};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,14 +73,53 @@ async fn a_hand_over_is_two_statements_and_a_session_few_connections() {
     assert_eq!(calls("take_over"), 0);
 }
 
+/// Requests of ours that the server has seen, of those that are about claims.
+fn statements(server: &Postgres) -> usize {
+    let log = std::fs::read_to_string(server.data().join("log")).unwrap();
+    let is_ours = |line: &&str| {
+        let functions = ["enqueue(", "withdraw(", "look(", "take_over("];
+        line.contains("statement: ") && functions.iter().any(|name| line.contains(name))
+    };
+    log.lines().filter(is_ours).count()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn many_locks_are_renewed_a_thousand_at_a_time() {
-    let Some((_folder, server)) = postgres(&["track_functions=pl"]) else {
+async fn eight_that_hand_a_lock_around_make_two_statements_for_each_grant() {
+    let Some((_folder, server)) = postgres(&["log_statement=all"]) else {
         return;
     };
-    let one = session(&server.url(), "ttl=20s").await;
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        sessions.push(session(&server.url(), "ttl=1h").await);
+    }
+    let before = statements(&server);
+    let grants = 40;
+    let running = sessions.iter().map(|session| {
+        let mutex = session.mutex("ledger");
+        tokio::spawn(async move {
+            for _ in 0..grants {
+                let guard = mutex.lock_within(LONG).await.unwrap();
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    for one in running.collect::<Vec<_>>() {
+        heard(one).await;
+    }
+    let (made, grants) = (statements(&server) - before, 8 * grants);
+    assert!(made >= 2 * grants, "all are seen: {made} for {grants}");
+    assert!(made * 10 <= grants * 22, "{made} for {grants} grants");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_locks_are_renewed_a_thousand_at_a_time() {
+    let Some((_folder, server)) = postgres(&["log_statement=all"]) else {
+        return;
+    };
+    // No renewal is due while this test runs, but for those that it asks for.
+    let one = session(&server.url(), "ttl=1h").await;
     let mut guards = Vec::new();
-    for part in 0..25 {
+    for part in 0..200 {
         let names = (0..50).map(|number| format!("many/{part}/{number}"));
         let locks = one.lock_all(names).lock_within(LONG).await.unwrap();
         guards.push(locks);
@@ -85,21 +127,26 @@ async fn many_locks_are_renewed_a_thousand_at_a_time() {
     let connections =
         server.sql("select count(*) from pg_stat_activity where application_name = 'leasehold'");
     assert!(connections.parse::<u32>().unwrap() <= 10, "{connections}");
-    let renewals = || {
-        let count = "select coalesce(sum(calls), 0) from pg_stat_user_functions \
-                     where funcname = 'renew'";
-        server.sql(count).parse::<u64>().unwrap()
-    };
-    // One broken connection asks for one round of renewals.
-    let before = renewals();
+    // A broken connection asks for a round of renewals.
     server.sql(
         "select pg_terminate_backend(pid) from pg_stat_activity \
          where application_name = 'leasehold' and query ilike 'listen%'",
     );
-    super::server::wait_for("a round", || (renewals() >= before + 2).then_some(()));
+    let log = super::server::wait_for("a round", || {
+        let log = std::fs::read_to_string(server.data().join("log")).unwrap();
+        (log.lines().filter(|line| is_renewal(line)).count() >= 10).then_some(log)
+    });
+    // Ten statements ask after all ten thousand.
+    let round = log.lines().filter(|line| is_renewal(line)).take(10);
+    let names = round.flat_map(|line| line.split('\'').filter(|part| part.starts_with("many/")));
+    assert_eq!(names.collect::<HashSet<_>>().len(), 10_000);
     for guards in &guards {
         guards.check().unwrap();
     }
+}
+
+fn is_renewal(line: &str) -> bool {
+    line.contains("statement: ") && line.contains(".renew(")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,9 @@
 
 #[path = "../server/postgres.rs"]
 mod server;
+#[allow(dead_code, reason = "some of it is for other servers")]
+#[path = "../server/tls.rs"]
+mod tls_files;
 
 mod access;
 mod advisory;
@@ -23,6 +26,7 @@ mod memos;
 mod pooler;
 mod rule;
 mod standby;
+mod tls;
 mod users_pool;
 mod way;
 

@@ -46,7 +46,7 @@ pub(crate) async fn bench(
         one_name(setting, report).await?;
     }
     if wanted("8 processes, one name") {
-        contend::processes(setting, report).await?;
+        processes(setting, report).await?;
     }
     if wanted("10000 held") {
         held::held(setting, report).await?;
@@ -137,6 +137,17 @@ async fn many_names(setting: &Setting, report: &mut Report) -> Result<(), Failur
         Goal::AtLeast(0.8),
     )?;
     meters.iter().try_for_each(|meter| meter.tell(report, part))
+}
+
+/// Processes that hand one lock around: that may take three commits, as long as those
+/// take here and now.
+async fn processes(setting: &Setting, report: &mut Report) -> Result<(), Failure> {
+    let bare = bare(setting, 1).await?;
+    let commit = floor(&bare, 1, setting.time / 4).await?.p50() / 2.0 / 1e3;
+    bare.close().await?;
+    let part = "8 processes, one name";
+    report.figure(part, "one commit, p50", commit, "ms", Goal::None)?;
+    contend::processes_within(setting, report, 3.0 * commit).await
 }
 
 /// Sessions that hand one lock around: every hand-over goes through the store.

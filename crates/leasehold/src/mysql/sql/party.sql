@@ -17,10 +17,9 @@ where v.was is not null
 or (
     c.queued = 0 and c.term = v.term and {identity} = v.server and {writable}
     and exists (select 1 from {meta} m where m.server = v.server and m.term = v.term)
-    and exists (
-        select 1 from {session} s
-        where s.id = coalesce(c.ticket, v.session) and s.epoch = v.epoch
-        and s.expires > utc_timestamp(6)
+    and v.epoch = (
+        select s.epoch from {session} s
+        where s.id = coalesce(c.ticket, v.session) and s.expires > utc_timestamp(6)
         lock in share mode
     )
 )

@@ -3,7 +3,8 @@
 -- does not come twice. The row was used in this term before, and the term is this
 -- server's; one that begins meanwhile raises the session's epoch. The session's row is
 -- locked after the lock's own, which may have to be waited for: a renewal must not
--- wait behind that.
+-- wait behind that. So it is asked for as one value that depends on the lock's row,
+-- which no optimizer reads ahead.
 update {claim} set
     place = last_insert_id(greatest(place + 32, drawn + 32, {clock})),
     ticket = {ticket}, session = {lease}, holder = {holder},
@@ -11,9 +12,9 @@ update {claim} set
 where name = {name} and seat = 0 and ticket is null and queued = 0 and term = {term}
 and {identity} = {server} and {writable}
 and exists (select 1 from {meta} m where m.server = {server} and m.term = {term})
-and exists (
-    select 1 from {session} s
-    where s.id = coalesce({claim}.ticket, {lease}) and s.epoch = {epoch}
+and {epoch} = (
+    select s.epoch from {session} s
+    where s.id = coalesce({claim}.ticket, {lease})
     and s.expires > utc_timestamp(6) and not {is_loose}
     lock in share mode
 )

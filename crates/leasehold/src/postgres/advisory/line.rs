@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::super::ears::Connection;
 use super::super::lock;
 use super::requests::{Answer, Request, Requests, not_connected};
+use super::watcher::Watcher;
 use crate::clock::boot_time;
 
 /// A connection, the server's process behind it, and the random key that it
@@ -25,8 +26,7 @@ pub(super) struct Line {
     requests: Mutex<Requests>,
     is_broken: AtomicBool,
     is_told: AtomicBool,
-    /// Whoever watches the connection.
-    watcher: Arc<AtomicWaker>,
+    watcher: Arc<Watcher>,
 }
 
 /// What a connection says by itself.
@@ -37,7 +37,7 @@ pub(super) enum News {
 }
 
 impl Line {
-    pub(super) fn new(key: i64, connection: Connection, watcher: Arc<AtomicWaker>) -> Self {
+    pub(super) fn new(key: i64, connection: Connection, watcher: Arc<Watcher>) -> Self {
         Self {
             pid: 0,
             key,
@@ -55,7 +55,7 @@ impl Line {
         self
     }
 
-    pub(super) fn watcher(&self) -> Arc<AtomicWaker> {
+    pub(super) fn watcher(&self) -> Arc<Watcher> {
         self.watcher.clone()
     }
 
@@ -124,12 +124,12 @@ impl Line {
     }
 
     /// What the server says while nobody asks it anything. Also drives on what
-    /// is under way. The watcher must be known.
+    /// is under way. For the watcher on his rounds.
     pub(super) fn poll_news(&self, context: &mut Context<'_>) -> Poll<News> {
         let mut requests = lock(&self.requests);
         self.drive(&mut requests);
         if !self.is_broken() {
-            // Without it something is under way, and its end wakes the watcher.
+            // Without it something is under way, and its end calls the watcher.
             let Some(connection) = requests.idle() else {
                 return Poll::Pending;
             };

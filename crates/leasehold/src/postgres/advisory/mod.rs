@@ -14,6 +14,7 @@ mod open;
 mod proof;
 mod renewal;
 mod requests;
+mod watcher;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,11 +23,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::task::AtomicWaker;
 use tokio::time::timeout;
 
 use self::line::Line;
 use self::open::{Inquiry, OpenLease};
+use self::watcher::{Rounds, Watcher};
 use super::config::Mode;
 use super::ears::{Connection, channel};
 use super::fault::{code, fault};
@@ -93,7 +94,7 @@ impl AdvisoryEngine {
         &self,
         lease: Lease,
         owner: &Owner,
-        watcher: Option<&Arc<AtomicWaker>>,
+        watcher: Option<&Arc<Watcher>>,
     ) -> Result<(Line, u64)> {
         match timeout(LIMIT, self.enlist_now(lease, owner, watcher)).await {
             Ok(made) => made,
@@ -109,7 +110,7 @@ impl AdvisoryEngine {
         &self,
         lease: Lease,
         owner: &Owner,
-        watcher: Option<&Arc<AtomicWaker>>,
+        watcher: Option<&Arc<Watcher>>,
     ) -> Result<(Line, u64)> {
         let mut connection = match Connection::open(&self.pool.options()).await {
             Ok(connection) => connection,
@@ -155,6 +156,11 @@ impl AdvisoryEngine {
         let rows = line.run(text).await.map_err(failed)?;
         let row = rows.first();
         let read = row.and_then(|row| Some((number(row, 0)?, number(row, 1)?, number(row, 2)?)));
+        // Only now: if this is another server than before, or one that crashed, the
+        // counter has been lifted, and that is on disk. So tokens that a crash forgets
+        // never come again, and nobody has to wait until they are on disk.
+        let settings = "set synchronous_commit = off".into();
+        line.run(settings).await.map_err(failed)?;
         let (pid, last, seed) =
             read.ok_or_else(|| super::answer::strange(DOING.into(), &self.pool.label))?;
         Ok((line.known(pid, seed), last))
@@ -286,10 +292,13 @@ impl Engine for AdvisoryEngine {
             return std::future::pending().await;
         };
         let mut answering = std::pin::pin!(inspect::answer(self, &open));
+        let mut rounds = Rounds::of(&open.watcher);
         loop {
             let news = tokio::select! {
                 biased;
-                news = std::future::poll_fn(|context| open.poll_news(context)) => news,
+                news = std::future::poll_fn(|context| {
+                    rounds.poll(context, |context| open.poll_news(context))
+                }) => news,
                 () = &mut answering => return,
             };
             match news {

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Poll};
 
-use futures_util::task::AtomicWaker;
 use sqlx_core::error::Error as SqlxError;
 use sqlx_postgres::PgRow;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::super::lock;
 use super::line::{Line, News};
 use super::proof::{Asked, Renewals};
+use super::watcher::Watcher;
 use crate::clock::{Moment, boot_time};
 use crate::engine::{ClaimRef, Lease, Owner, Ticket, TicketId};
 use crate::name::Name;
@@ -28,7 +28,7 @@ pub(super) struct OpenLease {
     pub(super) lease: Lease,
     pub(super) owner: Owner,
     pub(super) main: Arc<Line>,
-    pub(super) watcher: Arc<AtomicWaker>,
+    pub(super) watcher: Arc<Watcher>,
     room: Arc<Semaphore>,
     idle: Mutex<Vec<Arc<Line>>>,
     /// It was said that there is no room.
@@ -154,7 +154,7 @@ impl OpenLease {
         lease: Lease,
         owner: Owner,
         main: Line,
-        watcher: Arc<AtomicWaker>,
+        watcher: Arc<Watcher>,
         most_aside: usize,
         last: u64,
     ) -> Self {
@@ -347,9 +347,9 @@ impl OpenLease {
         lock(&self.idle).clear();
     }
 
-    /// What a connection says; `None` if one was ended by the server.
+    /// What a connection says; `None` if one was ended by the server. For the
+    /// watcher on his rounds.
     pub(super) fn poll_news(&self, context: &mut Context<'_>) -> Poll<Option<String>> {
-        self.watcher.register(context.waker());
         match self.main.poll_news(context) {
             Poll::Ready(News::Message(text)) => return Poll::Ready(Some(text)),
             Poll::Ready(News::Broken) => return Poll::Ready(None),

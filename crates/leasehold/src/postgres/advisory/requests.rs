@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use super::super::ears::Connection;
 use super::super::fault::{Cure, cure};
 use super::super::lock;
+use super::watcher::Watcher;
 use crate::clock::{Moment, boot_time};
 
 pub(super) type Answer = Result<Vec<PgRow>, SqlxError>;
@@ -56,7 +57,7 @@ struct UnderWay {
 }
 
 impl Requests {
-    pub(super) fn new(connection: Connection, watcher: Arc<AtomicWaker>) -> Self {
+    pub(super) fn new(connection: Connection, watcher: Arc<Watcher>) -> Self {
         let alarm = Arc::new(Alarm {
             is_rung: AtomicBool::new(false),
             watcher,
@@ -113,7 +114,7 @@ impl Requests {
                 let _ = under_way.reply.send(answer);
             }
             // It may have brought a message along.
-            self.alarm.watcher.wake();
+            self.alarm.watcher.call();
         }
     }
 
@@ -174,13 +175,13 @@ pub(super) fn not_connected() -> Answer {
     Err(SqlxError::Io(std::io::ErrorKind::NotConnected.into()))
 }
 
-/// Wakes those who may drive on what is under way: whoever made it, the one who
-/// watches the connection, and those who made something urgent. Not everybody,
+/// Wakes those who may drive on what is under way: whoever made it and those who made
+/// something urgent; and calls the one who watches the connection. Not everybody,
 /// because there may be thousands.
 struct Alarm {
     /// What is under way can go on.
     is_rung: AtomicBool,
-    watcher: Arc<AtomicWaker>,
+    watcher: Arc<Watcher>,
     owners: Mutex<Owners>,
 }
 
@@ -216,6 +217,6 @@ impl Wake for Alarm {
         for owner in of_request.iter().chain(&of_urgent) {
             owner.wake();
         }
-        self.watcher.wake();
+        self.watcher.call();
     }
 }

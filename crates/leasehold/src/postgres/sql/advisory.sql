@@ -72,7 +72,9 @@ language sql volatile as $$
 $$;
 
 -- Says which server this is. The first to meet another one than before, or the
--- same after it crashed, lifts the counter far above whatever may be forgotten.
+-- same after it crashed, lifts the counter far above whatever may be forgotten: nobody
+-- waits until a token that was drawn is on disk, so some are, and this counts from before
+-- them. The lift itself has to be on disk before anybody draws.
 -- Every connection does this before it can draw a token, and ends with its server.
 create or replace function leasehold.meet() returns text
 language plpgsql volatile as $$
@@ -91,7 +93,7 @@ begin
         delete from leasehold.met;
         insert into leasehold.met (server) values (v_server);
         perform setval('leasehold.token', greatest(
-            nextval('leasehold.token') + (1::bigint << 32),
+            nextval('leasehold.token') + (1::bigint << 33),
             (1000000 * extract(epoch from clock_timestamp()))::bigint));
     end if;
     return v_server;
