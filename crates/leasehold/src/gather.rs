@@ -107,6 +107,12 @@ impl<Q, A> Gathering<Q, A> {
         lock(&self.waiting).asked.len()
     }
 
+    /// It changes when what is under way leads nowhere.
+    #[cfg(feature = "redis")]
+    pub(crate) fn era(&self) -> u64 {
+        lock(&self.waiting).era
+    }
+
     /// Takes at most so many who still wait and are still wanted, and sends their
     /// questions. `None` if there is nobody.
     ///

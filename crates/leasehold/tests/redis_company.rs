@@ -5,12 +5,15 @@
 
 mod server;
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use leasehold::{ErrorKind, Guard, Lost, Mutex, Session};
-use tokio::task::unconstrained;
+use tokio::task::{JoinSet, unconstrained};
 
 use server::{RedisServer, lacks_redis, must_skip};
 
@@ -277,4 +280,48 @@ async fn units_of_a_semaphore_go_in_the_order_in_which_they_were_asked_for() {
         let next = tokio::time::timeout(LONG, grants.recv()).await.unwrap();
         assert_eq!(next, Some(number));
     }
+}
+
+/// Who does not let its thread go keeps those waiting that were told with it, not those
+/// of the other party.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_task_that_keeps_its_thread_holds_up_no_other_party() {
+    let Some((_folder, server)) = server() else {
+        return;
+    };
+    let session = session(&server).await;
+    let (cycles, is_over) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let mut tasks = JoinSet::new();
+    for mutex in mutexes(&session, 64) {
+        let (cycles, is_over) = (cycles.clone(), is_over.clone());
+        tasks.spawn(async move {
+            while !is_over.load(Relaxed) {
+                let guard = mutex.lock_within(LONG).await.unwrap();
+                guard.release().await.unwrap();
+                cycles.fetch_add(1, Relaxed);
+            }
+        });
+    }
+    let keeping = session.mutex("keeps its thread");
+    let kept = tokio::spawn(async move {
+        let mut least = usize::MAX;
+        for _ in 0..10 {
+            let guard = keeping.lock_within(LONG).await.unwrap();
+            let before = cycles.load(Relaxed);
+            std::thread::sleep(Duration::from_millis(200));
+            least = least.min(cycles.load(Relaxed) - before);
+            guard.release().await.unwrap();
+        }
+        least
+    });
+    let least = kept.await.unwrap();
+    is_over.store(true, Relaxed);
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+    assert!(least > 0, "all stood still");
+    nothing_is_left(&session).await;
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind as RedisKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::MutexGuard;
@@ -22,6 +23,9 @@ const MOST: usize = 64;
 
 /// While the server works on one party, we do on another.
 const WAYS: usize = 2;
+
+/// How long a party keeps the other from going on at most.
+const A_TURN: Duration = Duration::from_millis(1);
 
 /// So few are not parted.
 const FEW: usize = 8;
@@ -194,14 +198,14 @@ impl Carrier for Company {
     }
 
     async fn carry(&self) {
-        let line = self.link.line_number();
+        let era = self.gathering.era();
         let mut turn = None;
         while let Some((party, told, under_way)) = self.travel(turn.take()).await {
             let told = self.answers(party.len(), told).await;
             // Those of one party at a time go on, and are sent before those of the
             // other do: else both would be on the same way for ever, and either the
             // server or we would have nothing to do.
-            turn = Some(self.turn.lock().await);
+            turn = self.turn().await;
             drop(under_way);
             let is_lost = told.is_err();
             match told {
@@ -217,8 +221,8 @@ impl Carrier for Company {
                 }
             }
             tokio::task::yield_now().await;
-            // Over another connection others take them along.
-            if is_lost || self.link.line_number() != line {
+            // Others take them along, over another connection.
+            if is_lost || self.gathering.era() != era {
                 return;
             }
         }
@@ -228,6 +232,15 @@ impl Carrier for Company {
 type Party = Vec<Asked<Question, Told>>;
 
 impl Company {
+    /// Whoever has it may be a task that its thread does not come back to: then it
+    /// is waited for no longer.
+    async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        if let Ok(turn) = self.turn.try_lock() {
+            return Some(turn);
+        }
+        tokio::time::timeout(A_TURN, self.turn.lock()).await.ok()
+    }
+
     /// Lets a party depart, after which it is another's turn, and waits for its
     /// answer. `None` if there is nobody.
     async fn travel(

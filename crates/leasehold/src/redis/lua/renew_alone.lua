@@ -14,7 +14,7 @@ for number = 1, #KEYS do
   local lock, ticket = KEYS[number], ARGV[number + 1]
   local known = call('HMGET', lock, ticket, 'last')
   local claim, last = known[1], known[2]
-  if claim and sub(claim, 1, 13) > now then
+  if claim and last and sub(claim, 1, 13) > now then
     claim = expires .. sub(claim, 14)
     local needed = enough
     -- Orders that run ahead of the clock are kept until it has caught up.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::claims::{Mine, Trace};
 use super::fan::Fan;
+use super::leftovers::Given;
 use super::nodes::{Call, Node, Nodes};
 use super::owed::Debt;
-use crate::clock::boot_time;
+use crate::clock::{Moment, boot_time};
 use crate::engine::Withdrawn;
 use crate::redlock::quorum::{Kept, renewed};
 
@@ -48,6 +49,7 @@ pub(super) async fn give_back(
         nodes,
         mine,
         trace,
+        asked: boot_time(),
         fan: Fan::send(nodes, to.iter().copied(), call.script, &make),
         untold: to,
     };
@@ -90,6 +92,8 @@ struct Untold<'a> {
     nodes: &'a Nodes,
     mine: &'a Mine,
     trace: &'a Trace,
+    /// From when on they are told, at the earliest.
+    asked: Moment,
     untold: Vec<usize>,
     fan: Fan<'a>,
 }
@@ -113,8 +117,7 @@ impl Untold<'_> {
 
     /// The node was told over this connection, if that is known.
     fn is_told(&mut self, number: usize, connection: Option<u64>) {
-        let (debt, now) = (self.debt(number), boot_time());
-        if debt.is_settled_over(connection, now) {
+        if self.debt(number).is_settled_over(connection, self.asked) {
             self.untold.retain(|untold| *untold != number);
         }
     }
@@ -126,8 +129,12 @@ impl Drop for Untold<'_> {
             let (node, debt) = (&self.nodes.all[number], self.debt(number));
             match self.fan.take(number) {
                 Some(posted) => {
-                    let debt = Some((self.trace.id.clone(), debt));
-                    node.leftovers.keep(posted, debt);
+                    let given = Given {
+                        id: self.trace.id.clone(),
+                        debt,
+                        asked: self.asked,
+                    };
+                    node.leftovers.keep(posted, Some(given));
                 }
                 None => node.owed.add(&self.trace.id, debt),
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::fan::lacks_script;
 use super::nodes::Node;
 use super::owed::Debt;
-use crate::clock::boot_time;
+use crate::clock::Moment;
 use crate::redis::keys::Hex;
 use crate::redis::link::Posted;
 use crate::redis::lock;
@@ -24,12 +24,20 @@ pub(super) struct Leftovers(Mutex<VecDeque<Leftover>>);
 struct Leftover {
     posted: Posted,
     /// What it gives back.
-    debt: Option<(Hex, Debt)>,
+    given: Option<Given>,
+}
+
+/// What a request gives back.
+pub(super) struct Given {
+    pub(super) id: Hex,
+    pub(super) debt: Debt,
+    /// When it was sent, or before.
+    pub(super) asked: Moment,
 }
 
 impl Leftovers {
-    pub(super) fn keep(&self, posted: Posted, debt: Option<(Hex, Debt)>) {
-        lock(&self.0).push_back(Leftover { posted, debt });
+    pub(super) fn keep(&self, posted: Posted, given: Option<Given>) {
+        lock(&self.0).push_back(Leftover { posted, given });
     }
 }
 
@@ -63,8 +71,8 @@ impl Node {
             self.lacks_scripts.notify_one();
         }
         let connection = Some(leftover.posted.connection());
-        if let Some((id, debt)) = leftover.debt
-            && (answer.is_err() || !debt.is_settled_over(connection, boot_time()))
+        if let Some(Given { id, debt, asked }) = leftover.given
+            && (answer.is_err() || !debt.is_settled_over(connection, asked))
         {
             self.owed.add(&id, debt);
         }

@@ -281,6 +281,11 @@ impl Engine for RedlockEngine {
             return Ok(Standing::Gone);
         };
         let mine = self.claims.admit(ticket, open.lease.ttl);
+        // Whoever closes the lease from here on finds the claim.
+        if self.claims.lease(ticket.lease).is_none() {
+            self.claims.forget(ticket.claim.id);
+            return Ok(Standing::Gone);
+        }
         if let Some(token) = mine.token()
             && renewal::renew_one(self, &open, &mine).await
         {
