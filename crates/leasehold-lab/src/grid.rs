@@ -115,7 +115,7 @@ fn print(cell: &Cell) {
             format!("BROKEN, seed {}{}", cell.seed, texts.concat())
         }
     };
-    println!("{:10} {:26} {came}", cell.store, cell.row.name());
+    println!("{:10} {:28} {came}", cell.store, cell.row.name());
 }
 
 /// The pictures of this run instead of those of the last one.

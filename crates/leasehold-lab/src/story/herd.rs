@@ -15,6 +15,8 @@ use crate::server::RedisServer;
 
 const WAITERS: u32 = 200;
 const RETRY: Duration = Duration::from_millis(10);
+/// How long it may take until all wait.
+const LONGEST_START: Duration = Duration::from_secs(60);
 /// What is done under the lock: long enough that those who poll find it taken,
 /// on a slow machine too.
 const WORK: Duration = Duration::from_millis(15);
@@ -172,8 +174,16 @@ async fn ours(
         });
     }
     let inspector = first.inspector();
-    while inspector.queue(name).await?.claims.len() <= WAITERS as usize {
-        tokio::time::sleep(RETRY).await;
+    let deadline = Instant::now() + LONGEST_START;
+    loop {
+        // Where two hundred connect at once a look may get no answer. That says
+        // nothing of who waits.
+        match inspector.queue(name).await {
+            Ok(queue) if queue.claims.len() > WAITERS as usize => break,
+            Err(error) if Instant::now() > deadline => return Err(error.into()),
+            Ok(_) if Instant::now() > deadline => return Err("not all came to wait".into()),
+            _ => tokio::time::sleep(RETRY).await,
+        }
     }
     let (before, begin) = (counted(server), Instant::now());
     holder.ends();
