@@ -190,8 +190,12 @@ fn a_benchmark_measures_ours_and_the_bare_requests() {
     };
     let figures = measure("one task");
     assert!(value(&figures, "raw floor, p50") > 0.0);
-    assert!(value(&figures, "tokens=off against the floor") > 0.0);
-    assert!(value(&figures, "with tokens against the floor") > 0.0);
+    for tokens in ["tokens=off", "with tokens"] {
+        for end in ["drop", "release"] {
+            let figure = format!("{tokens}, lock + {end} against the floor");
+            assert!(value(&figures, &figure) > 0.0);
+        }
+    }
     let figures = measure("one of five hangs");
     assert!(value(&figures, "with tokens against none hung") > 0.0);
 }
