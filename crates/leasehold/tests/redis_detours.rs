@@ -14,6 +14,7 @@ use std::time::Duration;
 use leasehold::Session;
 use server::{RedisServer, Replicated, lacks_redis, must_skip};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::RwLock;
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -23,6 +24,8 @@ struct Detour {
     /// Where new connections lead to; 0 if they are closed at once.
     target: Arc<AtomicU16>,
     taken: Arc<AtomicUsize>,
+    /// Who has it keeps new connections from leading anywhere.
+    gate: Arc<RwLock<()>>,
 }
 
 impl Detour {
@@ -32,13 +35,17 @@ impl Detour {
             port: listener.local_addr().unwrap().port(),
             target: Arc::new(AtomicU16::new(server.port())),
             taken: Arc::default(),
+            gate: Arc::default(),
         };
         let (target, taken) = (detour.target.clone(), detour.taken.clone());
+        let gate = detour.gate.clone();
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
                 taken.fetch_add(1, SeqCst);
                 let port = target.load(SeqCst);
+                let gate = gate.clone();
                 tokio::spawn(async move {
+                    drop(gate.read().await);
                     if let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)).await {
                         let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
                     }
@@ -46,6 +53,16 @@ impl Detour {
             }
         });
         detour
+    }
+
+    /// Waits until it was connected to more often than that.
+    async fn taken_again(&self, before: usize) {
+        let again = async {
+            while self.taken.load(SeqCst) <= before {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LONG, again).await.unwrap();
     }
 
     async fn session(&self, options: &str) -> Session {
@@ -101,5 +118,36 @@ async fn an_address_that_closes_every_connection_is_not_stormed() {
         other.release().await.unwrap();
         guard.check().unwrap();
         guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whoever_looks_elsewhere_while_it_connects_holds_up_nobody() {
+    if must_skip(lacks_redis()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), &[]);
+    let detour = Detour::to(&server).await;
+    let ours = detour.session("ttl=60s").await;
+    let (first, second) = (ours.mutex("first"), ours.mutex("second"));
+    // The session connects by itself, too: it is not always the future below.
+    for _ in 0..10 {
+        let before = detour.taken.load(SeqCst);
+        detour.target.store(0, SeqCst);
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        // The session pauses before it tries again.
+        detour.taken_again(before).await;
+        let gate = detour.gate.write().await;
+        detour.target.store(server.port(), SeqCst);
+        let before = detour.taken.load(SeqCst);
+        let mut idle = Box::pin(first.lock_within(LONG));
+        assert!(futures_util::poll!(&mut idle).is_pending());
+        detour.taken_again(before).await;
+        drop(gate);
+        let guard = second.lock_within(LONG).await.unwrap();
+        guard.release().await.unwrap();
+        idle.await.unwrap().release().await.unwrap();
     }
 }

@@ -4,6 +4,7 @@
 //! So a message to ourselves that comes back proves that no earlier one was
 //! missed; and a connection that was lost tells everyone to look for themselves.
 
+mod making;
 mod patience;
 mod proof;
 mod sending;
@@ -15,17 +16,17 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Msg, PushInfo, PushKind, RedisError};
+use ::redis::{Cmd, FromRedisValue, Msg, PushInfo, PushKind, RedisError};
 use ::redis::{ErrorKind as RedisKind, Script, ServerErrorKind, Value};
-use tokio::sync::OnceCell;
 
+use self::making::Making;
 use self::patience::Patience;
 use self::proof::{ALIVE, Proof};
 pub(super) use self::sending::Posted;
 use super::fit::Mode;
 use super::place::Host;
-use super::way::{ANSWER_WITHIN, Access, Way};
-use super::{fit, lock, whole_millis};
+use super::way::{Access, Way};
+use super::{lock, whole_millis};
 use crate::clock::{Moment, boot_time};
 
 /// How many requests a connection takes in at once: so many that none ever has to
@@ -81,8 +82,9 @@ pub(super) struct Link {
 #[derive(Default)]
 struct Line {
     number: u64,
-    /// Made by the first who needs it; the others wait for that.
-    connection: Arc<OnceCell<MultiplexedConnection>>,
+    connection: Option<MultiplexedConnection>,
+    /// While it is being made.
+    making: Option<Making>,
 }
 
 /// Where the last connection leads to, with the number of the attempt.
@@ -228,7 +230,7 @@ impl Link {
     pub(super) fn current_server(&self) -> Option<String> {
         let number = {
             let line = lock(&self.line);
-            line.connection.initialized().then_some(line.number)?
+            line.connection.is_some().then_some(line.number)?
         };
         self.server(number)
     }
@@ -241,93 +243,7 @@ impl Link {
     /// Whether there was a connection and is none now.
     pub(super) fn is_lost(&self) -> bool {
         let line = lock(&self.line);
-        line.number > 0 && !line.connection.initialized()
-    }
-
-    async fn connection(&self) -> Result<(u64, MultiplexedConnection), RedisError> {
-        let (number, connection) = {
-            let line = lock(&self.line);
-            (line.number, line.connection.clone())
-        };
-        if let Some(connection) = connection.get() {
-            return Ok((number, connection.clone()));
-        }
-        let made = connection.get_or_try_init(|| async {
-            let connection = self.make_connection(number).await?;
-            if number > 0 {
-                self.common.ears.missed();
-            }
-            Ok::<_, RedisError>(connection)
-        });
-        // Rare and large: in a box, so that every request is small.
-        let connection = Box::pin(made).await?;
-        Ok((number, connection.clone()))
-    }
-
-    async fn make_connection(&self, number: u64) -> Result<MultiplexedConnection, RedisError> {
-        let link = self.this.clone();
-        let take_in = move |push: PushInfo| {
-            if let Some(link) = link.upgrade() {
-                link.take_in(number, push);
-            }
-            Ok::<(), ()>(())
-        };
-        let settings = AsyncConnectionConfig::new()
-            .set_push_sender(take_in)
-            .set_pipeline_buffer_size(ROOM)
-            .set_response_timeout(Some(ANSWER_WITHIN))
-            .set_connection_timeout(Some(ANSWER_WITHIN));
-        let access = &self.common.access;
-        let told = lock(&self.told).take();
-        let way = match told {
-            Some(host) => Way::Host(host),
-            None => access.find(&self.way).await?,
-        };
-        let mut connection = access.connect(&way, &settings).await?;
-        let info: String = ::redis::cmd("INFO").query_async(&mut connection).await?;
-        fit::check(&info, self.common.mode)?;
-        let server = fit::value(&info, "run_id").map(str::to_owned);
-        let micros = fit::value(&info, "server_time_usec").and_then(|micros| micros.parse().ok());
-        if let Some(millis) = micros.map(|micros: u64| micros / 1000) {
-            self.learn_time(millis);
-        }
-        {
-            // A slower attempt of before must not be taken for this one.
-            let mut goal = lock(&self.goal);
-            if goal.number <= number {
-                let host = way.host().cloned();
-                *goal = Goal {
-                    number,
-                    server,
-                    host,
-                };
-            }
-        }
-        if lock(&self.told).is_some() {
-            return Err((RedisKind::Io, "another server is the master now").into());
-        }
-        self.greet(&mut connection).await?;
-        let channels = lock(&self.common.channels).clone();
-        if !channels.is_empty() {
-            connection.subscribe(channels).await?;
-        }
-        Ok(connection)
-    }
-
-    /// Tells a new connection what it is told first. A server that refuses is
-    /// used all the same; whoever needs it asks `is_greeted`.
-    async fn greet(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-        let mut is_greeted = true;
-        for words in self.common.greeting {
-            let mut command = Cmd::new();
-            command.arg(*words);
-            match command.query_async::<()>(connection).await {
-                Err(error) if error.code().is_some() => is_greeted = false,
-                answer => answer?,
-            }
-        }
-        self.is_greeted.store(is_greeted, Relaxed);
-        Ok(())
+        line.number > 0 && !line.connection.is_some()
     }
 
     /// Whether the server did what the greeting asked for.
@@ -357,7 +273,7 @@ impl Link {
         }
         *line = Line {
             number: number + 1,
-            connection: Arc::default(),
+            ..Line::default()
         };
         drop(line);
         *lock(&self.proof) = Proof::default();

@@ -48,7 +48,7 @@ impl Link {
     ) -> Option<Posted> {
         let (number, connection) = {
             let line = lock(&self.line);
-            (line.number, line.connection.get()?.clone())
+            (line.number, line.connection.clone()?)
         };
         let command = {
             let goal = lock(&self.goal);
@@ -60,7 +60,7 @@ impl Link {
 
     /// Whether a request can leave at once.
     pub(in crate::redis) fn is_connected(&self) -> bool {
-        lock(&self.line).connection.initialized()
+        lock(&self.line).connection.is_some()
     }
 
     /// For whoever waits for an answer to what another sends. If it gives up and
@@ -69,7 +69,7 @@ impl Link {
     pub(in crate::redis) fn patience(&self) -> Option<Patience<&Link>> {
         let number = {
             let line = lock(&self.line);
-            line.connection.initialized().then_some(line.number)?
+            line.connection.is_some().then_some(line.number)?
         };
         Some(Patience::new(self, number))
     }
