@@ -59,6 +59,9 @@ struct State {
     granted: Option<u64>,
     /// When the claim in the way expires.
     blocked_until: Option<Moment>,
+    /// A renewal did not find it while it was asked for: it had not arrived yet,
+    /// or was granted and broken before we read the answer.
+    is_doubtful: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -133,18 +136,40 @@ impl Mine {
         }
     }
 
-    /// A renewal did not find the claim. Says whether it was held; otherwise
-    /// whoever waits for it looks.
-    pub(super) fn is_missing(&self) -> bool {
+    /// A renewal did not find the claim; says what that means. `was_there` if it had
+    /// been granted, or waited, before the renewal left.
+    pub(super) fn is_missing(&self, was_there: bool) -> Missing {
         let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Held { .. }) {
-            return true;
+        match state.phase {
+            Phase::Held { .. } if was_there => return Missing::Lost,
+            // A grant may be read sooner than the answer to a renewal that was done
+            // before it.
+            Phase::Held { .. } => return Missing::Unclear,
+            Phase::Asked => state.is_doubtful = true,
+            Phase::Waiting { .. } | Phase::Leaving => {}
         }
         state.granted = None;
         drop(state);
         self.bell.notify_one();
-        false
+        Missing::Seen
     }
+
+    /// Whether it has to be renewed at once to know whether it is still there. Said
+    /// once.
+    pub(super) fn is_doubtful(&self) -> bool {
+        std::mem::take(&mut lock(&self.state).is_doubtful)
+    }
+}
+
+/// What it means that a renewal did not find a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// It was held and is gone.
+    Lost,
+    /// It is held by now. The next renewal tells.
+    Unclear,
+    /// Whoever waits for it looks.
+    Seen,
 }
 
 /// Our leases and claims.
@@ -175,6 +200,13 @@ impl Inbox {
 
     pub(super) fn lease(&self, id: LeaseId) -> Option<Arc<OpenLease>> {
         lock(&self.leases).get(&id).cloned()
+    }
+
+    /// The claims of the lease are to be renewed at once: one of them may be gone.
+    pub(super) fn look_at(&self, lease: LeaseId) {
+        if let Some(open) = self.lease(lease) {
+            open.news.notify_one();
+        }
     }
 
     /// Ends the lease here. Its claims are known until they are withdrawn.
@@ -278,10 +310,8 @@ mod tests {
     use super::*;
     use crate::name::Name;
 
-    #[test]
-    fn a_grant_counts_for_the_order_that_the_claim_has() {
-        let inbox = Inbox::default();
-        let mine = inbox.admit(&Ticket {
+    fn admitted(inbox: &Inbox) -> Arc<Mine> {
+        inbox.admit(&Ticket {
             claim: ClaimRef {
                 name: Name::new("x").unwrap(),
                 id: TicketId(7),
@@ -292,7 +322,26 @@ mod tests {
             weight: 1,
             waits: true,
             label: None,
-        });
+        })
+    }
+
+    #[test]
+    fn a_claim_that_was_missed_before_its_grant_was_read_is_renewed_at_once() {
+        let mine = admitted(&Inbox::default());
+        // The renewal's answer is read first, then the grant's.
+        assert_eq!(mine.is_missing(false), Missing::Seen);
+        mine.is_held(true);
+        assert!(mine.is_doubtful());
+        assert!(!mine.is_doubtful(), "once");
+        // The grant's first: what the renewal says may be older.
+        assert_eq!(mine.is_missing(false), Missing::Unclear);
+        assert_eq!(mine.is_missing(true), Missing::Lost);
+    }
+
+    #[test]
+    fn a_grant_counts_for_the_order_that_the_claim_has() {
+        let inbox = Inbox::default();
+        let mine = admitted(&inbox);
         inbox.read("lh:inbox:1", b"held 00000000000000000000000000000007 32");
         // Made anew since: the message was for the claim before.
         mine.waits(64, Moment::from_nanos(0));

@@ -316,6 +316,9 @@ impl Engine for RedisEngine {
                     self.server.confirm(&doer, key, || doing(ticket)).await?;
                 }
                 let standing = answer.into_standing(&mine);
+                if mine.is_doubtful() {
+                    open.news.notify_one();
+                }
                 standing.ok_or_else(|| strange(doing(ticket), &self.server.label))
             }
         }

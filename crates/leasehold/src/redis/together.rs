@@ -48,6 +48,9 @@ pub(super) async fn enqueue_all(engine: &RedisEngine, tickets: &[Ticket]) -> Res
             let tokens = tokens.collect::<Result<Vec<_>, _>>();
             let tokens = tokens.map_err(|_| strange(doing(), &engine.server.label))?;
             claims.iter().for_each(|mine| mine.is_held(true));
+            if claims.iter().any(|mine| mine.is_doubtful()) {
+                open.news.notify_one();
+            }
             Ok(Together::Held(tokens))
         }
         ["busy"] => {
