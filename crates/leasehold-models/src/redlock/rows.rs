@@ -1,6 +1,7 @@
 //! The table: what must hold, and what must be found to break.
 
 mod breaking;
+mod guessing;
 mod holding;
 
 use super::row::{Row, Size};
@@ -23,6 +24,6 @@ const fn sized(size: Size, row: Row) -> Row {
 
 /// Every row, those that must hold first.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    let rows = [holding::ROWS, breaking::ROWS];
+    let rows = [holding::ROWS, guessing::ROWS, breaking::ROWS];
     rows.into_iter().flatten()
 }

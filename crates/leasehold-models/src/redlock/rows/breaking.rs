@@ -76,6 +76,26 @@ pub(super) const ROWS: &[Row] = &[
         },
     ),
     breaks(
+        "guess-loose",
+        "a guess is taken up where the counter is not higher",
+        &[Unique, Monotone],
+        Rules {
+            guesses: &[0, 1],
+            ..Rules::of(Scheme::LooseGuess)
+        },
+    ),
+    breaks(
+        "guess-too-far",
+        "a guess that is further above what a majority knows than the jump",
+        &[Unique],
+        Rules {
+            guesses: &[150],
+            amnesias: 1,
+            remedy: Remedy::Jump,
+            ..STRICT
+        },
+    ),
+    breaks(
         "forgetful",
         "a node forgets and takes part at once",
         &[Unique, Monotone, NoInterleaving, NoStaleAccess],

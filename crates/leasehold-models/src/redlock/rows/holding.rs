@@ -6,9 +6,9 @@ use super::super::{Remedy, Renewals, Rules};
 use super::{EARLY, PLAIN, STRICT, TOKENS, sized};
 
 /// Tokens, and a resource that refuses lower ones.
-const FENCED: &[Property] = &[Unique, Monotone, NoInterleaving, NoStaleAccess];
+pub(super) const FENCED: &[Property] = &[Unique, Monotone, NoInterleaving, NoStaleAccess];
 
-const fn holds(
+pub(super) const fn holds(
     name: &'static str,
     says: &'static str,
     properties: &'static [Property],
@@ -26,7 +26,7 @@ const fn holds(
 }
 
 /// A row for the patient.
-const fn long(row: Row) -> Row {
+pub(super) const fn long(row: Row) -> Row {
     Row {
         is_long: true,
         ..row
