@@ -20,6 +20,8 @@ mod founding;
 mod presence;
 #[path = "redlock/quarantine.rs"]
 mod quarantine;
+#[path = "redlock/rounds.rs"]
+mod rounds;
 #[path = "redlock/scene.rs"]
 mod scene;
 #[path = "redlock/scripts.rs"]

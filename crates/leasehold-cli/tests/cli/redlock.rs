@@ -192,7 +192,7 @@ fn a_benchmark_measures_ours_and_the_bare_requests() {
     assert!(value(&figures, "raw floor, p50") > 0.0);
     for tokens in ["tokens=off", "with tokens"] {
         for end in ["drop", "release"] {
-            let figure = format!("{tokens}, lock + {end} against the floor");
+            let figure = format!("{tokens}, {end} against floor");
             assert!(value(&figures, &figure) > 0.0);
         }
     }

@@ -5,8 +5,9 @@ use std::fmt;
 /// One step. Attempts and nodes are named by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// The client sends round 1 to every node.
-    Start(usize),
+    /// The client sends round 1 to every node, with a guess unless that is 0.
+    #[allow(missing_docs, reason = "the names say it")]
+    Start { attempt: usize, guess: u64 },
     /// Round 1 reaches a node; its reply reaches the client or is lost.
     #[allow(missing_docs, reason = "the names say it")]
     Take {
@@ -58,7 +59,10 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = |attempt: usize| ["A", "B", "C", "D"][attempt];
         match *self {
-            Self::Start(attempt) => write!(f, "{} begins", who(attempt)),
+            Self::Start { attempt, guess: 0 } => write!(f, "{} begins", who(attempt)),
+            Self::Start { attempt, guess } => {
+                write!(f, "{} begins and guesses {guess}", who(attempt))
+            }
             Self::Take {
                 attempt,
                 node,

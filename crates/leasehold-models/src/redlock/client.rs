@@ -1,10 +1,12 @@
 //! What clients do: they follow `quorum.rs`, in the broken variants up to the
 //! point where those part from it.
 
-use leasehold::redlock::quorum::{Attempt, Kept, NodeSet, Raised, Step, Vote, majority, renewed};
+use leasehold::redlock::quorum::{
+    Attempt, Kept, NodeSet, Raised, Step, Vote, counter_after, majority, renewed,
+};
 
 use super::action::Action;
-use super::world::{LOCK, Redlock, Renewal, Stage, World};
+use super::world::{LOCK, Node, Redlock, Renewal, Stage, World};
 use super::{Renewals, Scheme};
 
 impl<const N: usize, const T: usize> Redlock<N, T> {
@@ -18,7 +20,8 @@ impl<const N: usize, const T: usize> Redlock<N, T> {
         if it.stage == Stage::Idle {
             let waits = self.rules.first_client_tries_twice && attempt == 1;
             if !waits || world.tries[0].is_over() {
-                actions.push(Action::Start(attempt));
+                let guesses = self.rules.guesses.iter();
+                actions.extend(guesses.map(|&guess| Action::Start { attempt, guess }));
             }
             return;
         }
@@ -61,16 +64,18 @@ impl<const N: usize, const T: usize> Redlock<N, T> {
         }
     }
 
-    pub(super) fn start(&self, world: &mut World<N, T>, attempt: usize) {
+    pub(super) fn start(&self, world: &mut World<N, T>, attempt: usize, guess: u64) {
         let before = world.mask(|other| other.is_granted);
         let width = match self.rules.scheme {
             Scheme::Plain | Scheme::CountPerNode => None,
-            Scheme::Loose | Scheme::Strict => Some(self.rules.width),
+            Scheme::Loose | Scheme::LooseGuess | Scheme::Strict => Some(self.rules.width),
         };
         let it = &mut world.tries[attempt];
         it.before = before;
         it.taking = (0..N).collect();
-        it.stage = Stage::Asking(Attempt::of_width(N, width));
+        it.guess = guess;
+        let quorum = Attempt::of_width(N, width);
+        it.stage = Stage::Asking(quorum.guessing((guess > 0).then_some(guess)));
     }
 
     pub(super) fn take(
@@ -81,19 +86,37 @@ impl<const N: usize, const T: usize> Redlock<N, T> {
         is_heard: bool,
     ) {
         world.tries[attempt].taking.remove(node);
-        let owner = u64::try_from(attempt).expect("a small number");
-        let server = &mut world.nodes[node];
-        let mut vote = server.take(LOCK, owner).unwrap_or(Vote::Away);
-        if let (Scheme::CountPerNode, Vote::Granted { counter }) = (self.rules.scheme, &mut vote) {
-            *counter += 1;
-            server.locks[LOCK].counter = Some(*counter);
-        }
+        let guess = world.tries[attempt].guess;
+        let vote = self.vote(&mut world.nodes[node], attempt, guess);
         if let Stage::Asking(quorum) = &mut world.tries[attempt].stage
             && is_heard
         {
             let step = quorum.voted(node, vote);
             self.follow(world, attempt, step);
         }
+    }
+
+    fn vote(&self, server: &mut Node, attempt: usize, guess: u64) -> Vote {
+        let owner = u64::try_from(attempt).expect("a small number");
+        let vote = match (self.rules.scheme, guess) {
+            (Scheme::Strict, 1..) => server.take_guessing(LOCK, owner, guess, self.rules.width),
+            _ => server.take(LOCK, owner),
+        };
+        let mut vote = vote.unwrap_or(Vote::Away);
+        if let Vote::Granted { counter } = &mut vote {
+            match self.rules.scheme {
+                Scheme::CountPerNode => {
+                    *counter += 1;
+                    server.locks[LOCK].counter = Some(*counter);
+                }
+                Scheme::LooseGuess if *counter <= guess => {
+                    server.locks[LOCK].counter = Some(counter_after(guess, self.rules.width));
+                    vote = Vote::Guessed;
+                }
+                _ => {}
+            }
+        }
+        vote
     }
 
     pub(super) fn raise(&self, world: &mut World<N, T>, attempt: usize, node: usize) {

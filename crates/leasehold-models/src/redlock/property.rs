@@ -62,8 +62,9 @@ impl Property {
         Check::always(self.name(), holds)
     }
 
-    /// Every attempt was granted, every fault the row allows has happened, and
-    /// whoever can come back has: what holds is not true for want of events.
+    /// Every attempt was granted, one of them in one round where they may guess,
+    /// every fault the row allows has happened, and whoever can come back has:
+    /// what holds is not true for want of events.
     pub(super) fn reached<const N: usize, const T: usize>() -> Check<Redlock<N, T>> {
         Check::sometimes(REACHED, |model: &Redlock<N, T>, world: &World<N, T>| {
             let is_back = model.rules.remedy == Remedy::Quarantine
@@ -74,8 +75,13 @@ impl Property {
                 || !model.rules.remembers_high
                 || world.nodes.iter().any(is_expired);
             let has_tokens = !model.has_tokens() || world.tries.iter().all(|it| it.token > 0);
+            // No other way leads to the greatest of them.
+            let greatest = model.rules.guesses.iter().copied().max();
+            let has_guessed = greatest
+                .is_none_or(|guess| guess == 0 || world.tries.iter().any(|it| it.token == guess));
             world.tries.iter().all(|it| it.is_granted)
                 && has_tokens
+                && has_guessed
                 && world.repeats == 0
                 && world.amnesias == 0
                 && is_back

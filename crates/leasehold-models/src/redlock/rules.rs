@@ -10,7 +10,10 @@ pub enum Scheme {
     /// Broken: round 2 asks for the key only, on any node, and raises to at
     /// least the token.
     Loose,
-    /// Ours: round 2 where the counter was read, and only if it is lower.
+    /// Broken: as ours, but a guess is taken up where the counter is not higher.
+    LooseGuess,
+    /// Ours: round 2 where the counter was read, and only if it is lower; the
+    /// same for a guess in round 1.
     Strict,
 }
 
@@ -61,6 +64,8 @@ pub struct Rules {
     pub scheme: Scheme,
     /// How many tokens one grant is worth.
     pub width: u64,
+    /// The tokens that an attempt may guess, 0 for none; chosen when it begins.
+    pub guesses: &'static [u64],
     /// When a key may vanish.
     pub keys: Expiry,
     /// Whether an idle lock's counter may vanish, at any time.
@@ -95,6 +100,7 @@ impl Rules {
         Self {
             scheme,
             width: 1,
+            guesses: &[0],
             keys: Expiry::OnTime,
             counters_expire: false,
             remembers_high: true,

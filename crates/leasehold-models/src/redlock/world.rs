@@ -45,6 +45,8 @@ pub struct World<const N: usize, const T: usize> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Try {
     pub(super) stage: Stage,
+    /// What round 1 guesses, while it may still come; 0 for nothing.
+    pub(super) guess: u64,
     pub(super) token: u64,
     pub(super) is_granted: bool,
     /// The attempts that had been granted when this one began.
@@ -100,6 +102,7 @@ impl<const N: usize, const T: usize> World<N, T> {
         assert!(node.admit(0, FIRST_RUN), "this is its run");
         let idle = Try {
             stage: Stage::Idle,
+            guess: 0,
             token: 0,
             is_granted: false,
             before: 0,
@@ -137,6 +140,9 @@ impl Try {
     fn tidy(&mut self, may_repeat: bool) {
         if !may_repeat {
             self.raised = NodeSet::default();
+            if self.taking.is_empty() {
+                self.guess = 0;
+            }
         }
         if self.is_over() && !self.is_granted {
             self.before = 0;
@@ -168,7 +174,7 @@ impl<const N: usize, const T: usize> Model for Redlock<N, T> {
     fn next_state(&self, before: &Self::State, action: Action) -> Option<Self::State> {
         let mut world = *before;
         match action {
-            Action::Start(attempt) => self.start(&mut world, attempt),
+            Action::Start { attempt, guess } => self.start(&mut world, attempt, guess),
             Action::Take {
                 attempt,
                 node,

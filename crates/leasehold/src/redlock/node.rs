@@ -85,6 +85,26 @@ impl<const LOCKS: usize> Node<LOCKS> {
         Ok(Vote::Granted { counter })
     }
 
+    /// Round 1 with a guess: the same, and round 2 for that token at once, so
+    /// that nothing comes between them.
+    ///
+    /// # Errors
+    /// If the node is in quarantine.
+    pub fn take_guessing(
+        &mut self,
+        lock: usize,
+        owner: Owner,
+        token: u64,
+        width: u64,
+    ) -> Result<Vote, Quarantined> {
+        let vote = self.take(lock, owner)?;
+        let is_granted = matches!(vote, Vote::Granted { .. });
+        if is_granted && self.raise(lock, owner, token, width)? == Raised::Done {
+            return Ok(Vote::Guessed);
+        }
+        Ok(vote)
+    }
+
     /// Round 2: raises the counter if the key is the owner's and the counter is
     /// strictly below the token.
     ///
@@ -230,6 +250,23 @@ mod tests {
         assert_eq!(node.raise(0, BOB, 1, 1), Ok(Raised::Refused));
         assert_eq!(node.raise(0, ANN, 1, 1), Ok(Raised::Done));
         assert_eq!(node.raise(0, ANN, 1, 1), Ok(Raised::Refused));
+    }
+
+    #[test]
+    fn a_guess_is_taken_up_where_the_key_is_free_and_the_counter_strictly_lower() {
+        let mut node = admitted();
+        assert_eq!(node.take_guessing(0, ANN, 1, 32), Ok(Vote::Guessed));
+        assert_eq!((node.counter(0), node.high), (32, 32));
+        assert_eq!(node.take_guessing(0, BOB, 33, 32), Ok(Vote::Refused));
+        assert_eq!(node.counter(0), 32);
+        node.expire(0);
+        assert_eq!(node.take_guessing(0, BOB, 32, 32), granted(32));
+        assert_eq!(node.raise(0, BOB, 33, 32), Ok(Raised::Done));
+        node.expire(0);
+        assert_eq!(node.lift(100), Ok(()));
+        assert_eq!(node.take_guessing(0, ANN, 65, 32), granted(100));
+        node.restart(2, true);
+        assert_eq!(node.take_guessing(1, ANN, 999, 32), Err(Quarantined));
     }
 
     #[test]

@@ -6,6 +6,10 @@
 //! whose counters were read, and raises them if the key is still ours and the
 //! counter is strictly lower. That a late key on another node must not count in
 //! round 2 is not obvious; `docs/proofs/redlock.md` shows what happens otherwise.
+//!
+//! Who guesses the token asks for both at once: a node that grants and whose
+//! counter is strictly lower than the guess is raised in the same step. If the
+//! majority that granted was raised, there is nothing left for round 2 to do.
 #![cfg_attr(
     not(feature = "conformance"),
     allow(
@@ -20,6 +24,8 @@ use std::time::Duration;
 use crate::clock::Moment;
 use crate::lease::LeaseClock;
 
+#[cfg(test)]
+mod guess_tests;
 mod readmission;
 #[cfg(feature = "conformance")]
 mod renamed;
@@ -51,6 +57,8 @@ pub enum Vote {
         /// The highest token this node knows of.
         counter: u64,
     },
+    /// The key is ours, and the counter was lower than our guess and covers it now.
+    Guessed,
     /// The key is another's.
     Refused,
     /// Down, silent, in quarantine, or not making sense.
@@ -117,6 +125,10 @@ pub struct Attempt {
     granted: NodeSet,
     away: usize,
     highest: u64,
+    /// The token that round 1 asks for, if any.
+    guess: Option<u64>,
+    /// Every node that granted so far was raised for the guess.
+    is_guessed: bool,
     stage: Stage,
 }
 
@@ -152,8 +164,35 @@ impl Attempt {
             granted: NodeSet::default(),
             away: nodes.saturating_sub(NodeSet::ROOM),
             highest: 0,
+            guess: None,
+            is_guessed: false,
             stage: Stage::Voting,
         }
+    }
+
+    /// The same with a token that round 1 asks for, if there is room for it below
+    /// [`END_OF_TOKENS`].
+    ///
+    /// Any guess is safe where no node forgets. Where nodes do, it must be at most
+    /// one above what a majority has acknowledged: a readmission jumps above what
+    /// the others know, and has to end above every token under way.
+    #[must_use]
+    pub fn guessing(self, guess: Option<u64>) -> Self {
+        let fits = |token: &u64| {
+            let last = self.width.map(|width| token.saturating_add(width - 1));
+            *token > 0 && last.is_some_and(|last| last < END_OF_TOKENS)
+        };
+        let guess = guess.filter(fits);
+        Self {
+            guess,
+            is_guessed: guess.is_some(),
+            ..self
+        }
+    }
+
+    /// The token that round 1 asks for, if any; none in round 2.
+    pub fn guess(&self) -> Option<u64> {
+        self.guess
     }
 
     /// A node answered in round 1.
@@ -164,13 +203,19 @@ impl Attempt {
             return self.so_far();
         }
         self.heard.insert(node);
-        match vote {
-            Vote::Granted { counter } => {
+        match (vote, self.guess, self.width) {
+            (Vote::Granted { counter }, ..) => {
                 self.granted.insert(node);
                 self.highest = self.highest.max(counter);
+                self.is_guessed = false;
             }
-            Vote::Refused => {}
-            Vote::Away => self.away += 1,
+            (Vote::Guessed, Some(guess), Some(width)) => {
+                self.granted.insert(node);
+                self.highest = self.highest.max(counter_after(guess, width));
+            }
+            (Vote::Refused, ..) => {}
+            // Nobody guessed: that makes no sense.
+            (Vote::Guessed | Vote::Away, ..) => self.away += 1,
         }
         if self.granted.len() >= majority(self.nodes) {
             return self.end_of_round_1();
@@ -220,6 +265,14 @@ impl Attempt {
             };
             return self.so_far();
         };
+        // Those still to come might agree with the guess where one of these did
+        // not, but to wait for them takes longer than to ask again.
+        if let Some(token) = self.guess
+            && self.is_guessed
+        {
+            self.stage = Stage::Held { token };
+            return self.so_far();
+        }
         let last = self.highest.saturating_add(width);
         if last >= END_OF_TOKENS {
             self.stage = Stage::Failed(Why::Exhausted);
@@ -229,6 +282,7 @@ impl Attempt {
         self.stage = Stage::Raising { token, asked };
         self.heard = NodeSet::default();
         self.granted = NodeSet::default();
+        (self.guess, self.is_guessed) = (None, false);
         Step::Raise {
             token,
             nodes: asked.iter().collect(),

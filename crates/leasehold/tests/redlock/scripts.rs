@@ -21,22 +21,53 @@ const ADMIT: &str = include_str!("../../src/redis/redlock/lua/admit.lua");
 /// What is done to a node.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Take { lock: usize, owner: u64 },
-    Raise { lock: usize, owner: u64, token: u64 },
-    Renew { lock: usize, owner: u64 },
-    Release { lock: usize, owner: u64 },
-    Expire { lock: usize },
-    ExpireCounter { lock: usize },
-    Lift { floor: u64 },
-    Admit { floor: u64, is_late: bool },
-    Restart { keeps: bool },
+    Take {
+        lock: usize,
+        owner: u64,
+        guess: Option<u64>,
+    },
+    /// Somebody without tokens leaves a note.
+    PlainNote {
+        lock: usize,
+    },
+    Raise {
+        lock: usize,
+        owner: u64,
+        token: u64,
+    },
+    Renew {
+        lock: usize,
+        owner: u64,
+    },
+    Release {
+        lock: usize,
+        owner: u64,
+    },
+    Expire {
+        lock: usize,
+    },
+    ExpireCounter {
+        lock: usize,
+    },
+    Lift {
+        floor: u64,
+    },
+    Admit {
+        floor: u64,
+        is_late: bool,
+    },
+    Restart {
+        keeps: bool,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let (lock, owner) = (0..LOCKS, 1..4_u64);
     let claim = || (lock.clone(), owner.clone());
     let step = prop_oneof![
-        8 => claim().prop_map(|(lock, owner)| Step::Take { lock, owner }),
+        8 => (claim(), prop::option::of(1..300_u64))
+            .prop_map(|((lock, owner), guess)| Step::Take { lock, owner, guess }),
+        1 => lock.clone().prop_map(|lock| Step::PlainNote { lock }),
         8 => (claim(), 1..200_u64)
             .prop_map(|((lock, owner), token)| Step::Raise { lock, owner, token }),
         2 => claim().prop_map(|(lock, owner)| Step::Renew { lock, owner }),
@@ -74,11 +105,22 @@ impl Real {
         format!("run-{}", self.run)
     }
 
-    fn take(&mut self, lock: usize, owner: u64) -> Result<Vote, Quarantined> {
+    fn take(&mut self, lock: usize, owner: u64, guess: Option<u64>) -> Result<Vote, Quarantined> {
         let (lock, note) = keys(lock);
         let late = (i64::MAX >> 12).to_string();
-        let arguments = [&id(owner), "600000", &late, &self.run(), "900000"];
-        match words(&self.eval(TAKE, &[&lock, &note, NODE], &arguments))[..] {
+        let (id, run) = (id(owner), self.run());
+        let mut arguments = vec![&*id, "600000", &late, &run, "900000"];
+        let guess = guess.map(|token| {
+            let last = counter_after(token, WIDTH).to_string();
+            let rest = format!(" {id} {token} 1 1 1 host label 00");
+            [token.to_string(), last, rest]
+        });
+        arguments.extend(guess.iter().flatten().map(String::as_str));
+        let answer = self.eval(TAKE, &[&lock, &note, NODE], &arguments);
+        if answer == Value::Int(1) {
+            return Ok(Vote::Guessed);
+        }
+        match words(&answer)[..] {
             [ref counter] => Ok(Vote::Granted {
                 counter: counter.parse().unwrap(),
             }),
@@ -111,6 +153,13 @@ impl Real {
         }
     }
 
+    fn high(&mut self) -> u64 {
+        match self.tell(&["HGET", NODE, "high"]) {
+            Value::Nil => 0,
+            high => crate::server::text(&high).parse().unwrap(),
+        }
+    }
+
     fn admitted(&mut self) -> String {
         match self.tell(&["HGET", NODE, "run"]) {
             Value::Nil => String::new(),
@@ -137,7 +186,18 @@ fn words(value: &Value) -> Vec<String> {
 /// Does the step to both, and compares what they answer.
 fn compare(step: Step, node: &mut Node<LOCKS>, real: &mut Real) {
     match step {
-        Step::Take { lock, owner } => assert_eq!(real.take(lock, owner), node.take(lock, owner)),
+        Step::Take { lock, owner, guess } => {
+            let vote = match guess {
+                Some(token) => node.take_guessing(lock, owner, token, WIDTH),
+                None => node.take(lock, owner),
+            };
+            assert_eq!(real.take(lock, owner, guess), vote);
+            assert_eq!(real.high(), node.high);
+        }
+        Step::PlainNote { lock } => {
+            real.tell(&["SET", &keys(lock).1, "- 0 0"]);
+            node.expire_counter(lock);
+        }
         Step::Raise { lock, owner, token } => {
             let raised = node.raise(lock, owner, token, WIDTH);
             assert_eq!(real.raise(lock, owner, token), raised);

@@ -125,7 +125,7 @@ impl Against {
         let p99 = quantile(&mut self.samples, 0.99);
         report.figure(part, &format!("{what}, p99"), p99, "us", Goal::None)?;
         let ratio = median(&mut self.ratios);
-        let what = format!("{what} against the floor");
+        let what = format!("{what} against floor");
         report.figure(part, &what, ratio, "x", goal)?;
         Ok(p50)
     }
@@ -163,13 +163,13 @@ pub(crate) async fn one_task(
     report.figure(part, "raw floor, p50", p50, "us", Goal::None)?;
     report.note(
         part,
-        "lock + drop: given back in the background, as the goals mean it; lock + release: a majority is waited for twice",
+        "drop: lock, given back in the background, as the goals mean it; release: lock, and a majority is waited for once more",
     )?;
     let goals = (Goal::AtMost(0.65), Goal::AtMost(1.2));
-    plain_dropped.tell(report, part, "tokens=off, lock + drop", goals.0)?;
-    tokens_dropped.tell(report, part, "with tokens, lock + drop", goals.1)?;
-    let plain = plain.tell(report, part, "tokens=off, lock + release", Goal::None)?;
-    let tokens = tokens.tell(report, part, "with tokens, lock + release", Goal::None)?;
+    plain_dropped.tell(report, part, "tokens=off, drop", goals.0)?;
+    tokens_dropped.tell(report, part, "with tokens, drop", goals.1)?;
+    let plain = plain.tell(report, part, "tokens=off, release", Goal::None)?;
+    let tokens = tokens.tell(report, part, "with tokens, release", Goal::None)?;
     if !theirs.is_empty() {
         let p50 = median(&mut theirs);
         report.figure(part, "rslock, p50", p50, "us", Goal::AtLeast(plain))?;

@@ -4,7 +4,8 @@
 //! All nodes are asked at once, each with a short limit, and the time counts
 //! from before the first is asked. In round 1 each node sets the lock if it is
 //! free and names its counter; in round 2 those that did raise it above all
-//! others, and that is the token. `quorum.rs` decides, and a model checks that.
+//! others, and that is the token. Who was granted a lock before guesses the token,
+//! and if that is right, round 1 is all. `quorum.rs` decides, and a model checks that.
 //! Every attempt has an id of its own, so a request that comes late belongs to
 //! nobody. What did not work out, and what is given back, is told to every node.
 //! A server that restarted counts as down until it is admitted again.
@@ -16,6 +17,7 @@ mod fan;
 mod fleet;
 mod founding;
 mod giving;
+mod guess;
 mod inspect;
 mod keys;
 mod leftovers;

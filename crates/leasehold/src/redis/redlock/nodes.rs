@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use super::config::RedlockConfig;
 use super::fan::{Make, lacks_script};
+use super::guess::Guess;
 use super::leftovers::Leftovers;
 use super::owed::Owed;
 use super::scripts::Scripts;
@@ -30,6 +31,7 @@ pub(super) struct Nodes {
     pub(super) uses_tokens: bool,
     pub(super) all: Vec<Node>,
     pub(super) scripts: Scripts,
+    pub(super) guess: Guess,
     /// Rung when a node said that it is in quarantine.
     pub(super) to_settle: Notify,
     /// The connections that are known to lead to different servers.
@@ -90,6 +92,7 @@ impl Nodes {
             uses_tokens: config.tokens,
             all: nodes.collect::<Result<_>>()?,
             scripts: Scripts::new(),
+            guess: Guess::default(),
             to_settle: Notify::new(),
             different: Mutex::default(),
         })

@@ -50,6 +50,7 @@ pub(super) enum Outcome {
 /// What a node answered in round 1.
 enum Answer {
     Counter(u64),
+    Guessed,
     Refused(Option<Duration>),
     Quarantined,
     Late,
@@ -109,10 +110,16 @@ impl<'a> Taking<'a> {
 
     /// Asks for the lock. `sent` is from before the first node is asked.
     pub(super) async fn run(mut self, sent: Moment) -> Taken {
-        let mut attempt = Attempt::new(self.nodes.all.len(), self.nodes.uses_tokens);
+        let attempt = Attempt::new(self.nodes.all.len(), self.nodes.uses_tokens);
+        let mut attempt = attempt.guessing(self.nodes.guess.next());
         let mut step = self.round_1(&mut attempt, sent).await;
         if let Step::Raise { token, nodes } = step {
             step = self.round_2(&mut attempt, token, nodes).await;
+        }
+        if let Step::Held { token } = step
+            && self.nodes.uses_tokens
+        {
+            self.nodes.guess.acknowledged(token);
         }
         let outcome = match step {
             Step::Held { token } => match validity(sent, boot_time(), self.open.lease.ttl) {
@@ -161,6 +168,11 @@ impl<'a> Taking<'a> {
             false => format!("-{}", self.note.rest(self.own_token)),
         };
         let note = &*note;
+        let guess = attempt.guess().map(|token| {
+            let last = counter_after(token, WIDTH);
+            [token.to_string(), last.to_string(), self.note.rest(token)]
+        });
+        let guess = guess.as_ref();
         let script = match nodes.uses_tokens {
             true => &nodes.scripts.take,
             false => &nodes.scripts.take_plain,
@@ -170,17 +182,27 @@ impl<'a> Taking<'a> {
             // to it relies on that.
             let left = (sent + ttl).since(boot_time());
             let not_after = node.link.time_in(left).unwrap_or(0).to_string();
-            let call = match nodes.uses_tokens {
-                true => Call {
-                    script,
-                    keys: &keys,
-                    arguments: &[id, ttl_millis, &not_after, RUN, note_millis],
-                },
-                false => Call {
-                    script,
-                    keys: &keys[..2],
-                    arguments: &[id, ttl_millis, &not_after, note_millis, note],
-                },
+            let (keys, arguments): (_, &[&str]) = match (nodes.uses_tokens, guess) {
+                (true, None) => (&keys[..], &[id, ttl_millis, &not_after, RUN, note_millis]),
+                (true, Some([token, last, rest])) => (
+                    &keys[..],
+                    &[
+                        id,
+                        ttl_millis,
+                        &not_after,
+                        RUN,
+                        note_millis,
+                        token,
+                        last,
+                        rest,
+                    ],
+                ),
+                (false, _) => (&keys[..2], &[id, ttl_millis, &not_after, note_millis, note]),
+            };
+            let call = Call {
+                script,
+                keys,
+                arguments,
             };
             call.command(node, server)
         };
@@ -237,6 +259,10 @@ impl<'a> Taking<'a> {
             Answer::Counter(counter) => {
                 self.granted.push(number);
                 return Vote::Granted { counter };
+            }
+            Answer::Guessed => {
+                self.granted.push(number);
+                return Vote::Guessed;
             }
             Answer::Refused(left) => {
                 self.refused.push(left);
@@ -326,6 +352,9 @@ impl<'a> Taking<'a> {
 
 impl Answer {
     fn read(answer: &Value, link: &crate::redis::link::Link) -> Self {
+        if *answer == Value::Int(1) {
+            return Self::Guessed;
+        }
         if let Ok(counter) = ::redis::from_redis_value_ref::<u64>(answer) {
             return Self::Counter(counter);
         }

@@ -1,9 +1,11 @@
--- Round 1: takes the lock on this node if it is free. Never sent twice with the
--- same id.
+-- Round 1: takes the lock on this node if it is free and, where a token is guessed,
+-- does round 2 for it at once. Never sent twice with the same id.
 -- KEYS   1 the lock, 2 its note, 3 the node
 -- ARGV   1 id, 2 ttl in ms, 3 the server's time in ms after which it is too late,
---        4 the server's mark, 5 how long the note lives in ms
--- Answer the node's counter for this lock
+--        4 the server's mark, 5 how long the note lives in ms, and with a guess
+--        6 the token, 7 the last token of this grant, 8 the rest of the note
+-- Answer 1 if the counter was lower than the guess and is raised
+--        | else the node's counter for this lock, as a string
 --        | {refused, ms until it expires or -1} | {quarantined, the mark of the admitted or ''}
 --        | {late, server time in ms} | {type, what the key holds instead of a string}
 local call = redis.call
@@ -18,13 +20,23 @@ if not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   return { 'refused', string.format('%.0f', call('PTTL', KEYS[1])) }
 end
 if (tonumber(node[4]) or 0) < tonumber(ARGV[2]) then call('HSET', KEYS[3], 'ttl', ARGV[2]) end
-local note = call('GET', KEYS[2])
-local counter = note and tonumber(string.match(note, '^%d+'))
-local floor = tonumber(node[2]) or 0
-if not counter then
-  -- The note expired, or is of somebody without tokens: no counter was ever
-  -- above `high`.
-  counter = math.max(floor, tonumber(node[3]) or 0)
-  call('SET', KEYS[2], string.format('%.0f', counter), 'PX', ARGV[5])
+local floor, high, guess = tonumber(node[2]) or 0, tonumber(node[3]) or 0, tonumber(ARGV[6])
+-- A guess is mostly right, so the note is written and read in one step, and
+-- written again if it was not.
+local note
+if guess then
+  note = call('SET', KEYS[2], ARGV[7] .. ARGV[8], 'PX', ARGV[5], 'GET')
+else
+  note = call('GET', KEYS[2])
 end
-return string.format('%.0f', math.max(counter, floor))
+local known = note and tonumber(string.match(note, '^%d+'))
+-- Where the note expired, or is of somebody without tokens: no counter was ever
+-- above `high`.
+local counter = math.max(floor, known or high)
+if guess and counter < guess then
+  if high < tonumber(ARGV[7]) then call('HSET', KEYS[3], 'high', ARGV[7]) end
+  return 1
+end
+counter = string.format('%.0f', counter)
+if guess or not known then call('SET', KEYS[2], counter, 'PX', ARGV[5]) end
+return counter
