@@ -11,6 +11,7 @@ use super::layout::{CLOCK, WRITABLE};
 use super::line::guarded;
 use super::look::Line;
 use super::pool::{Answer, Lane, Trouble};
+use super::prepared::Saying;
 use super::takeover::take_over;
 use super::term::settle;
 use super::text::{
@@ -121,28 +122,10 @@ async fn take_free(
         Went::InDoubt => return Ok(None),
         Went::Silent => return Err(engine.pool.trouble(Trouble::Silent, doing(ticket))),
     };
-    let text = format!(
-        include_str!("sql/take.sql"),
-        clock = CLOCK,
-        identity = engine.kind.identity(),
-        server = quoted(&server),
-        writable = WRITABLE,
-        is_loose = engine.loose_text(),
-        claim = engine.tables.claim,
-        meta = engine.tables.meta,
-        session = engine.tables.session,
-        name = name_literal(ticket.claim.name.as_str()),
-        ticket = ticket_literal(ticket.claim.id),
-        lease = lease_literal(ticket.lease),
-        epoch = epoch,
-        term = term,
-        holder = ticket.holder,
-        capacity = ticket.capacity,
-        weight = ticket.weight,
-        label = quoted_or_null(ticket.label.as_deref()),
-    );
+    let take = engine.forms.take(ticket, epoch, &server, term);
     mine.asked(epoch);
-    let asking = engine.pool.ask_once(Lane::Common, &text, || doing(ticket));
+    let saying = Saying::Prepared(&take);
+    let asking = engine.pool.ask_once(Lane::Common, saying, || doing(ticket));
     let answer = asking.await;
     engine.hear_of_breaks();
     if is_sure(&answer) {
@@ -311,18 +294,15 @@ pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn
         Went::InDoubt => (None, true),
         Went::Silent => return Err(engine.pool.trouble(Trouble::Silent, doing())),
     };
-    let (claim, ticket) = (&engine.tables.claim, ticket_literal(mine.claim.id));
-    let name = name_literal(mine.claim.name.as_str());
-    let change = match seat {
-        0 => format!("update {claim} set ticket = null"),
-        _ => format!("delete from {claim}"),
+    let (give, text);
+    let saying = if seat == 0 && !engine.is_tied {
+        give = engine.forms.give(mine);
+        Saying::Prepared(&give)
+    } else {
+        text = giving_text(engine, mine, seat);
+        Saying::Text(&text)
     };
-    let mut text = format!("{change} where name = {name} and seat = {seat} and ticket = {ticket}");
-    if engine.is_tied {
-        text = format!("{text}; {}", next_text(engine, mine));
-    }
-    let asking = engine.pool.ask_once(Lane::Aside, &text, doing);
-    let answer = asking.await;
+    let answer = engine.pool.ask_once(Lane::Aside, saying, doing).await;
     engine.hear_of_breaks();
     let answer = answer?;
     if let Some(answer) = &answer {
@@ -335,6 +315,21 @@ pub(super) async fn leave(engine: &MysqlEngine, mine: &Mine) -> Result<Withdrawn
         }
         Some(_) => Ok(Withdrawn::Absent),
         None => Err(stays_locked(engine, doing())),
+    }
+}
+
+/// What gives back a seat, and asks who is to be woken where somebody is.
+fn giving_text(engine: &MysqlEngine, mine: &Mine, seat: u64) -> String {
+    let (claim, ticket) = (&engine.tables.claim, ticket_literal(mine.claim.id));
+    let name = name_literal(mine.claim.name.as_str());
+    let change = match seat {
+        0 => format!("update {claim} set ticket = null"),
+        _ => format!("delete from {claim}"),
+    };
+    let text = format!("{change} where name = {name} and seat = {seat} and ticket = {ticket}");
+    match engine.is_tied {
+        true => format!("{text}; {}", next_text(engine, mine)),
+        false => text,
     }
 }
 

@@ -25,6 +25,7 @@ mod line;
 mod look;
 mod memo;
 mod pool;
+mod prepared;
 mod renewal;
 mod stamp;
 mod sweep;
@@ -52,6 +53,7 @@ use self::inbox::{Footing, Inbox};
 use self::layout::{Kind, Tables};
 use self::look::strange;
 use self::pool::{Answer, Lane, Pool};
+use self::prepared::Forms;
 use self::renewal::whole_micros;
 use self::text::{column, lease as lease_literal, number, quoted};
 use self::tie::Bell;
@@ -124,6 +126,7 @@ pub(crate) struct MysqlEngine {
     company: Option<Arc<Company>>,
     inbox: Inbox,
     tables: Tables,
+    forms: Forms,
     database: String,
     schema: String,
     kind: Kind,
@@ -161,10 +164,14 @@ impl MysqlEngine {
             tie::check(&pool).await?;
             pool.is_tied = true;
         }
+        if kind == Kind::MariaDb {
+            pool.prepares();
+        }
         let pool = Arc::new(pool);
         Ok(Self {
             company: Company::of(&pool, &tables, kind),
             inbox: Inbox::default(),
+            forms: Forms::of(&tables, kind, tie::loose_text(config.is_tied)),
             tables,
             database: database.into(),
             schema: schema.into(),

@@ -12,10 +12,11 @@ use sqlx_core::raw_sql::raw_sql;
 use sqlx_mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlRow};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::fault::{Cure, cure, fault, is_locked};
+use super::fault::{Cure, cure, fault, is_locked, is_unprepared};
 use super::flight::{Flight, fly};
 use super::line::{Connection, Line, Talk};
 use super::lock;
+use super::prepared::Saying;
 use crate::backoff;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::random::random_u64;
@@ -76,6 +77,8 @@ pub(super) struct Pool {
     pub(super) is_tied: bool,
     /// A connection ended that was thought well.
     pub(super) has_broken: AtomicBool,
+    /// The server keeps statements for us.
+    prepares: AtomicBool,
     most: u32,
     /// The database for people.
     pub(super) label: String,
@@ -121,6 +124,7 @@ impl Pool {
             for_leases: tokio::sync::Mutex::default(),
             is_tied: false,
             has_broken: AtomicBool::new(false),
+            prepares: AtomicBool::new(false),
             most: u32::try_from(connections).unwrap_or(u32::MAX),
             label,
         }
@@ -140,6 +144,11 @@ impl Pool {
     /// How to make a connection beside these.
     pub(super) fn options(&self) -> &MySqlConnectOptions {
         &self.options
+    }
+
+    /// The server is one that keeps statements. Should it refuse to, they go as text.
+    pub(super) fn prepares(&self) {
+        self.prepares.store(self.users.is_none(), Ordering::Relaxed);
     }
 
     /// Drops what is idle, so that the next request makes its way anew.
@@ -238,28 +247,29 @@ impl Pool {
     pub(super) async fn ask_once(
         &self,
         lane: Lane,
-        statement: &str,
+        saying: Saying<'_>,
         doing: impl Fn() -> String,
     ) -> Result<Option<Answer>> {
         if self.is_users(lane) {
-            let whole = format!("{READ_COMMITTED}; {statement}; commit");
+            let whole = format!("{READ_COMMITTED}; {}; commit", saying.text());
             return self.ask_or_locked(lane, &whole, doing).await;
         }
-        self.ask_or_locked(lane, statement, doing).await
+        self.ask_or_locked(lane, saying, doing).await
     }
 
     /// The same as `ask`; `None` if somebody did not let go of a row.
     pub(super) async fn ask_or_locked(
         &self,
         lane: Lane,
-        statement: &str,
+        saying: impl Into<Saying<'_>>,
         doing: impl Fn() -> String,
     ) -> Result<Option<Answer>> {
+        let saying = saying.into();
         let mut is_repeated = false;
         let mut attempt = 0;
         let mut reconnections = 0;
         loop {
-            let (error, is_new) = match self.once(lane, statement).await {
+            let (error, is_new) = match self.once(lane, saying).await {
                 Ok(answer) => {
                     return Ok(Some(Answer {
                         is_repeated,
@@ -273,6 +283,9 @@ impl Pool {
                     return Err(error.on(&*self.label).effect_is(Effect::Unknown));
                 }
             };
+            if is_unprepared(&error) {
+                self.prepares.store(false, Ordering::Relaxed);
+            }
             let (cure, is_locked) = (cure(&error), is_locked(&error));
             let fault = fault(error, doing(), &self.label);
             is_repeated |= fault.effect() == Effect::Unknown;
@@ -305,11 +318,19 @@ impl Pool {
         }
     }
 
-    async fn once(&self, lane: Lane, statement: &str) -> Result<Answer, Trouble> {
+    async fn once(&self, lane: Lane, saying: Saying<'_>) -> Result<Answer, Trouble> {
+        let text;
+        let saying = match self.prepares.load(Ordering::Relaxed) {
+            true => saying,
+            false => {
+                text = saying.text();
+                Saying::Text(&text)
+            }
+        };
         match lane {
             Lane::Common | Lane::Aside => {
                 let mut line = self.line(lane).await?;
-                let answer = line.say(statement).await;
+                let answer = line.say(saying).await;
                 line.give_back();
                 answer
             }
@@ -320,13 +341,13 @@ impl Pool {
                 if self.is_tied
                     && let Some(connection) = line.take_own()
                 {
-                    let flight = fly(connection, line.is_new, statement.to_owned());
+                    let flight = fly(connection, line.is_new, saying.text().into_owned());
                     kept.flight = Some(flight);
                     let answer = kept.land().await.unwrap_or(Err(Trouble::Silent));
                     self.notice(&answer);
                     return answer;
                 }
-                let answer = line.say(statement).await;
+                let answer = line.say(saying).await;
                 // Also if something was in its way.
                 kept.connection = line.keep();
                 answer

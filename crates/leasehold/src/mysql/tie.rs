@@ -28,13 +28,11 @@ use crate::random::random_u64;
 pub(super) const IS_LOOSE: &str =
     "if(s.tied, coalesce(is_free_lock(concat('leasehold.', lower(hex(s.id)))), 0), 0)";
 
-impl MysqlEngine {
-    /// The same where `s` is a session of ours, which may be known not to be tied.
-    pub(super) fn loose_text(&self) -> &'static str {
-        match self.is_tied {
-            true => IS_LOOSE,
-            false => "false",
-        }
+/// The same where `s` is a session of ours, which may be known not to be tied.
+pub(super) fn loose_text(is_tied: bool) -> &'static str {
+    match is_tied {
+        true => IS_LOOSE,
+        false => "false",
     }
 }
 
