@@ -8,6 +8,7 @@
 //! The server can tell nobody anything, so whoever waits looks.
 //! The layout and every step are in `docs/stores/mysql.md`.
 
+mod asking;
 mod bare;
 mod claims;
 mod closing;
@@ -21,6 +22,7 @@ mod holders;
 mod inbox;
 mod inspect;
 mod layout;
+mod leaving;
 mod line;
 mod look;
 mod memo;
@@ -41,7 +43,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx_mysql::MySqlRow;
 pub use sqlx_mysql::{MySqlPool, MySqlTransaction};
 
 #[doc(hidden)]
@@ -211,27 +212,6 @@ impl MysqlEngine {
         answer
     }
 
-    /// Whether the connection that keeps the lease is ours alone, all the way.
-    async fn is_direct(&self, opened: Option<&MySqlRow>) -> Result<()> {
-        let doing = || "open a session".to_owned();
-        let has_tie = opened.and_then(|row| column(row, 2)).as_deref() == Some("1");
-        if !has_tie {
-            let why = "the server did not give the session its lock in time";
-            return Err(Error::new(ErrorKind::Unavailable, doing(), why).on(&*self.pool.label));
-        }
-        // Poolers answer this by themselves, or another connection does.
-        let asking = self
-            .pool
-            .ask_on(Lane::Leases, "select connection_id()", doing);
-        let answer = asking.await?;
-        let now = answer.rows.first().and_then(|row| number::<u64>(row, 0));
-        let then = opened.and_then(|row| number::<u64>(row, 3));
-        match now == then {
-            true => Ok(()),
-            false => Err(tie::is_shared(&self.pool)),
-        }
-    }
-
     /// A connection that ends may be a server that ended: all is verified.
     fn hear_of_breaks(&self) {
         if self.pool.has_broken() {
@@ -370,8 +350,8 @@ impl Engine for MysqlEngine {
 
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
         match cause {
-            Cause::Ours => claims::withdraw(self, claim).await,
-            Cause::Evicted { by, reason } => claims::evict(self, claim, by, reason).await,
+            Cause::Ours => leaving::withdraw(self, claim).await,
+            Cause::Evicted { by, reason } => leaving::evict(self, claim, by, reason).await,
         }
     }
 

@@ -36,6 +36,29 @@ pub(super) fn loose_text(is_tied: bool) -> &'static str {
     }
 }
 
+impl MysqlEngine {
+    /// Whether the connection that keeps the lease is ours alone, all the way.
+    pub(super) async fn is_direct(&self, opened: Option<&MySqlRow>) -> Result<()> {
+        let doing = || "open a session".to_owned();
+        let has_tie = opened.and_then(|row| column(row, 2)).as_deref() == Some("1");
+        if !has_tie {
+            let why = "the server did not give the session its lock in time";
+            return Err(Error::new(ErrorKind::Unavailable, doing(), why).on(&*self.pool.label));
+        }
+        // Poolers answer this by themselves, or another connection does.
+        let asking = self
+            .pool
+            .ask_on(Lane::Leases, "select connection_id()", doing);
+        let answer = asking.await?;
+        let now = answer.rows.first().and_then(|row| number::<u64>(row, 0));
+        let then = opened.and_then(|row| number::<u64>(row, 3));
+        match now == then {
+            true => Ok(()),
+            false => Err(is_shared(&self.pool)),
+        }
+    }
+}
+
 /// How long one doze lasts, in seconds. Nothing depends on it.
 const DOZE: u32 = 5;
 /// What a doze says when it was interrupted.
