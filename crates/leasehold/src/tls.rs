@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use rustls::AlertDescription as Alert;
+use sqlx_core::error::Error as SqlxError;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -49,7 +50,10 @@ pub(crate) enum Distrust {
 }
 
 /// Whether a connection was not made for that reason.
-pub(crate) fn distrust(error: &std::io::Error) -> Option<Distrust> {
+pub(crate) fn distrust(error: &SqlxError) -> Option<Distrust> {
+    let SqlxError::Io(error) = error else {
+        return None;
+    };
     match error.get_ref()?.downcast_ref()? {
         rustls::Error::InvalidCertificate(_) => Some(Distrust::OfServer),
         rustls::Error::AlertReceived(
@@ -66,6 +70,18 @@ pub(crate) fn distrust(error: &std::io::Error) -> Option<Distrust> {
     }
 }
 
+/// What kind of error it is, if it is about a setting of the client or about trust: then
+/// the server was never asked.
+pub(crate) fn kind(error: &SqlxError) -> Option<ErrorKind> {
+    match (error, distrust(error)) {
+        (SqlxError::Configuration(_) | SqlxError::Tls(_), _) | (_, Some(Distrust::OfServer)) => {
+            Some(ErrorKind::Config)
+        }
+        (_, Some(Distrust::OfUs)) => Some(ErrorKind::Denied),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,7 +89,8 @@ mod tests {
     #[test]
     fn only_what_is_about_certificates_is_distrust() {
         let told = |error: rustls::Error| {
-            distrust(&std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+            distrust(&SqlxError::Io(error))
         };
         let issuer = rustls::CertificateError::UnknownIssuer;
         let issuer = rustls::Error::InvalidCertificate(issuer);
@@ -89,7 +106,7 @@ mod tests {
             assert_eq!(told(rustls::Error::AlertReceived(alert)), None);
         }
         assert_eq!(told(rustls::Error::DecryptError), None);
-        let broken = std::io::ErrorKind::ConnectionReset.into();
+        let broken = SqlxError::Io(std::io::ErrorKind::ConnectionReset.into());
         assert_eq!(distrust(&broken), None);
     }
 

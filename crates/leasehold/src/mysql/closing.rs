@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::MysqlEngine;
-use super::claims::{leave, leave_without};
 use super::inbox::Mine;
+use super::leaving::{leave, leave_without};
 use super::line::guarded;
 use super::pool::{Lane, READ_COMMITTED};
 use super::takeover::ENDED;

@@ -5,7 +5,7 @@ use sqlx_core::error::Error as SqlxError;
 use sqlx_mysql::MySqlDatabaseError;
 
 use crate::error::{Effect, Error, ErrorKind};
-use crate::tls::{self, Distrust};
+use crate::tls::{self, Distrust, distrust};
 
 /// What is to be done about a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,12 @@ pub(super) fn is_locked(error: &SqlxError) -> bool {
     matches!(code(error), Some(1205 | 3572))
 }
 
+/// Whether it was refused because no statements are kept, or no more of them, or because
+/// they are kept by another one than we talk to now.
+pub(super) fn is_unprepared(error: &SqlxError) -> bool {
+    matches!(code(error), Some(1243 | 1295 | 1461))
+}
+
 /// Whether it was refused because the server takes no writes.
 pub(super) fn is_read_only(error: &Error) -> bool {
     let source = std::error::Error::source(error);
@@ -45,8 +51,9 @@ pub(super) fn cure(error: &SqlxError) -> Cure {
     match code(error) {
         // A deadlock, a lock that took too long, one that was not to be waited
         // for, a row that changed since it was read, a statement that somebody
-        // cancelled, or that took longer than a user's connection may.
-        Some(1213 | 1205 | 3572 | 1020 | 1317 | 1969 | 3024) => Cure::Again,
+        // cancelled, or that took longer than a user's connection may; and one that is to
+        // be said as a text.
+        Some(1213 | 1205 | 3572 | 1020 | 1317 | 1969 | 3024 | 1243 | 1295 | 1461) => Cure::Again,
         Some(code) if is_plain_refusal(code) => Cure::None,
         None if distrust(error).is_some() => Cure::None,
         // It shuts down, ended the connection, takes no writes any more, so that
@@ -72,10 +79,11 @@ fn is_plain_refusal(code: u16) -> bool {
 fn effect(error: &SqlxError) -> Effect {
     match code(error) {
         // What these were said to was rolled back, or never begun: read only, a
-        // transaction that was open before, too many connections.
-        Some(1213 | 1205 | 3572 | 1020 | 1290 | 1792 | 1836 | 1568 | 1040 | 1203 | 1226) => {
-            Effect::None
-        }
+        // transaction that was open before, too many connections, or statements.
+        Some(
+            1213 | 1205 | 3572 | 1020 | 1290 | 1792 | 1836 | 1568 | 1040 | 1203 | 1226 | 1243
+            | 1295 | 1461,
+        ) => Effect::None,
         Some(code) if is_plain_refusal(code) => Effect::None,
         None if distrust(error).is_some() => Effect::None,
         Some(_) | None => Effect::Unknown,
@@ -90,21 +98,9 @@ pub(super) fn fault(error: SqlxError, doing: String, store: &str) -> Error {
         .from_source(error)
 }
 
-/// Whether no connection was made because one side does not trust the other.
-pub(super) fn distrust(error: &SqlxError) -> Option<Distrust> {
-    match error {
-        SqlxError::Io(error) => tls::distrust(error),
-        _ => None,
-    }
-}
-
 fn kind(error: &SqlxError) -> ErrorKind {
-    match (error, distrust(error)) {
-        (SqlxError::Configuration(_) | SqlxError::Tls(_), _) | (_, Some(Distrust::OfServer)) => {
-            return ErrorKind::Config;
-        }
-        (_, Some(Distrust::OfUs)) => return ErrorKind::Denied,
-        _ => {}
+    if let Some(kind) = tls::kind(error) {
+        return kind;
     }
     match code(error) {
         Some(1044 | 1045 | 1130 | 1142 | 1143 | 1227 | 1370 | 1698 | 1820 | 1862) => {

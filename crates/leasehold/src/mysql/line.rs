@@ -7,6 +7,7 @@ use sqlx_core::Either;
 use sqlx_core::error::Error as SqlxError;
 use sqlx_core::executor::Executor;
 use sqlx_core::pool::PoolConnection;
+use sqlx_core::query::query_with;
 use sqlx_core::raw_sql::raw_sql;
 use sqlx_core::sql_str::AssertSqlSafe;
 use sqlx_mysql::{MySql, MySqlConnection, MySqlRow};
@@ -15,6 +16,7 @@ use tokio::sync::SemaphorePermit;
 use super::fault::{Cure, cure};
 use super::lock;
 use super::pool::{Answer, LIMIT, Pool, Trouble};
+use super::prepared::Saying;
 use crate::error::Result;
 
 /// How long a connection may stand still inside a transaction of ours before the
@@ -72,10 +74,11 @@ impl<'a> Line<'a> {
         }
     }
 
-    pub(super) async fn say(&mut self, statement: &str) -> Result<Answer, Trouble> {
+    pub(super) async fn say(&mut self, saying: impl Into<Saying<'_>>) -> Result<Answer, Trouble> {
+        let saying = saying.into();
         let is_new = self.is_new;
         self.is_well = false;
-        let answer = tokio::time::timeout(LIMIT, self.run(statement)).await;
+        let answer = tokio::time::timeout(LIMIT, self.run(saying)).await;
         match answer {
             Ok(Ok(answer)) => {
                 // A talk ends when it says so: until then something may be open.
@@ -83,7 +86,7 @@ impl<'a> Line<'a> {
                 Ok(answer)
             }
             Ok(Err(error)) => {
-                let undo = undo_of(statement);
+                let undo = undo_of(saying);
                 if cure(&error) == Cure::Reconnect {
                     self.pool.has_broken.store(true, Ordering::Release);
                     if !is_new {
@@ -93,7 +96,9 @@ impl<'a> Line<'a> {
                     }
                 } else if self.is_talk {
                     // Closing it undoes what was begun.
-                } else if let Ok(Ok(_)) = tokio::time::timeout(LIMIT, self.run(&undo)).await {
+                } else if let Ok(Ok(_)) =
+                    tokio::time::timeout(LIMIT, self.run(Saying::Text(&undo))).await
+                {
                     // An error ends the message but not the transaction.
                     self.is_well = true;
                 }
@@ -108,13 +113,13 @@ impl<'a> Line<'a> {
         }
     }
 
-    async fn run(&mut self, statement: &str) -> Result<Answer, SqlxError> {
+    async fn run(&mut self, saying: Saying<'_>) -> Result<Answer, SqlxError> {
         let connection: &mut MySqlConnection = match &mut self.connection {
             Some(Connection::Own(connection)) => connection,
             Some(Connection::Users(connection)) => connection,
             None => return Err(SqlxError::WorkerCrashed),
         };
-        run(connection, statement).await
+        run(connection, saying).await
     }
 
     /// The connection, if it is one of ours and its answer was whole, or what it
@@ -148,16 +153,21 @@ impl<'a> Line<'a> {
 /// Says it, whole, and hears the whole answer.
 pub(super) async fn run(
     connection: &mut MySqlConnection,
-    statement: &str,
+    saying: impl Into<Saying<'_>>,
 ) -> Result<Answer, SqlxError> {
-    let statement = AssertSqlSafe(statement.to_owned());
     let mut answer = Answer {
         rows: Vec::new(),
         matched: 0,
         drawn: 0,
         is_repeated: false,
     };
-    let mut parts = connection.fetch_many(raw_sql(statement));
+    let mut parts = match saying.into() {
+        Saying::Text(text) => connection.fetch_many(raw_sql(AssertSqlSafe(text.to_owned()))),
+        Saying::Prepared(prepared) => {
+            let arguments = prepared.arguments().map_err(SqlxError::Encode)?;
+            connection.fetch_many(query_with(AssertSqlSafe(prepared.form()), arguments))
+        }
+    };
     while let Some(part) = parts.try_next().await? {
         match part {
             Either::Left(done) => {
@@ -171,10 +181,10 @@ pub(super) async fn run(
 }
 
 /// What puts a connection right after the server refused a statement.
-pub(super) fn undo_of(statement: &str) -> String {
-    match statement.starts_with(FROZEN) {
-        true => format!("rollback; {THAWED}"),
-        false => "rollback".into(),
+pub(super) fn undo_of<'a>(saying: impl Into<Saying<'a>>) -> String {
+    match saying.into() {
+        Saying::Text(text) if text.starts_with(FROZEN) => format!("rollback; {THAWED}"),
+        Saying::Text(_) | Saying::Prepared(_) => "rollback".into(),
     }
 }
 

@@ -8,6 +8,7 @@
 //! The server can tell nobody anything, so whoever waits looks.
 //! The layout and every step are in `docs/stores/mysql.md`.
 
+mod asking;
 mod bare;
 mod claims;
 mod closing;
@@ -21,10 +22,12 @@ mod holders;
 mod inbox;
 mod inspect;
 mod layout;
+mod leaving;
 mod line;
 mod look;
 mod memo;
 mod pool;
+mod prepared;
 mod renewal;
 mod stamp;
 mod sweep;
@@ -40,7 +43,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx_mysql::MySqlRow;
 pub use sqlx_mysql::{MySqlPool, MySqlTransaction};
 
 #[doc(hidden)]
@@ -52,6 +54,7 @@ use self::inbox::{Footing, Inbox};
 use self::layout::{Kind, Tables};
 use self::look::strange;
 use self::pool::{Answer, Lane, Pool};
+use self::prepared::Forms;
 use self::renewal::whole_micros;
 use self::text::{column, lease as lease_literal, number, quoted};
 use self::tie::Bell;
@@ -124,6 +127,7 @@ pub(crate) struct MysqlEngine {
     company: Option<Arc<Company>>,
     inbox: Inbox,
     tables: Tables,
+    forms: Forms,
     database: String,
     schema: String,
     kind: Kind,
@@ -161,10 +165,14 @@ impl MysqlEngine {
             tie::check(&pool).await?;
             pool.is_tied = true;
         }
+        if kind == Kind::MariaDb {
+            pool.prepares();
+        }
         let pool = Arc::new(pool);
         Ok(Self {
             company: Company::of(&pool, &tables, kind),
             inbox: Inbox::default(),
+            forms: Forms::of(&tables, kind, tie::loose_text(config.is_tied)),
             tables,
             database: database.into(),
             schema: schema.into(),
@@ -202,27 +210,6 @@ impl MysqlEngine {
         let answer = self.pool.ask_or_locked(Lane::Aside, text, doing).await;
         self.hear_of_breaks();
         answer
-    }
-
-    /// Whether the connection that keeps the lease is ours alone, all the way.
-    async fn is_direct(&self, opened: Option<&MySqlRow>) -> Result<()> {
-        let doing = || "open a session".to_owned();
-        let has_tie = opened.and_then(|row| column(row, 2)).as_deref() == Some("1");
-        if !has_tie {
-            let why = "the server did not give the session its lock in time";
-            return Err(Error::new(ErrorKind::Unavailable, doing(), why).on(&*self.pool.label));
-        }
-        // Poolers answer this by themselves, or another connection does.
-        let asking = self
-            .pool
-            .ask_on(Lane::Leases, "select connection_id()", doing);
-        let answer = asking.await?;
-        let now = answer.rows.first().and_then(|row| number::<u64>(row, 0));
-        let then = opened.and_then(|row| number::<u64>(row, 3));
-        match now == then {
-            true => Ok(()),
-            false => Err(tie::is_shared(&self.pool)),
-        }
     }
 
     /// A connection that ends may be a server that ended: all is verified.
@@ -363,8 +350,8 @@ impl Engine for MysqlEngine {
 
     async fn withdraw(&self, claim: &ClaimRef, cause: Cause<'_>) -> Result<Withdrawn> {
         match cause {
-            Cause::Ours => claims::withdraw(self, claim).await,
-            Cause::Evicted { by, reason } => claims::evict(self, claim, by, reason).await,
+            Cause::Ours => leaving::withdraw(self, claim).await,
+            Cause::Evicted { by, reason } => leaving::evict(self, claim, by, reason).await,
         }
     }
 

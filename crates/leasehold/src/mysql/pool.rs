@@ -12,10 +12,11 @@ use sqlx_core::raw_sql::raw_sql;
 use sqlx_mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlRow};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::fault::{Cure, cure, fault, is_locked};
+use super::fault::{Cure, cure, fault, is_locked, is_unprepared};
 use super::flight::{Flight, fly};
 use super::line::{Connection, Line, Talk};
 use super::lock;
+use super::prepared::Saying;
 use crate::backoff;
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::random::random_u64;
@@ -76,6 +77,8 @@ pub(super) struct Pool {
     pub(super) is_tied: bool,
     /// A connection ended that was thought well.
     pub(super) has_broken: AtomicBool,
+    /// The server keeps statements for us.
+    prepares: AtomicBool,
     most: u32,
     /// The database for people.
     pub(super) label: String,
@@ -121,6 +124,7 @@ impl Pool {
             for_leases: tokio::sync::Mutex::default(),
             is_tied: false,
             has_broken: AtomicBool::new(false),
+            prepares: AtomicBool::new(false),
             most: u32::try_from(connections).unwrap_or(u32::MAX),
             label,
         }
@@ -142,6 +146,11 @@ impl Pool {
         &self.options
     }
 
+    /// The server is one that keeps statements. Should it refuse to, they go as text.
+    pub(super) fn prepares(&self) {
+        self.prepares.store(self.users.is_none(), Ordering::Relaxed);
+    }
+
     /// Drops what is idle, so that the next request makes its way anew.
     pub(super) fn forget_connections(&self) {
         lock(&self.idle).clear();
@@ -153,53 +162,6 @@ impl Pool {
     /// Whether a connection ended since this was last asked.
     pub(super) fn has_broken(&self) -> bool {
         self.has_broken.swap(false, Ordering::AcqRel)
-    }
-
-    /// Makes a request, and makes it again where that may help. It must be one
-    /// that may be made twice.
-    ///
-    /// # Cancel safety
-    /// The request may be carried out; its connection is closed.
-    pub(super) async fn ask(&self, statement: &str, doing: impl Fn() -> String) -> Result<Answer> {
-        self.ask_on(Lane::Common, statement, doing).await
-    }
-
-    pub(super) async fn ask_on(
-        &self,
-        lane: Lane,
-        statement: &str,
-        doing: impl Fn() -> String,
-    ) -> Result<Answer> {
-        match self.ask_or_locked(lane, statement, &doing).await? {
-            Some(answer) => Ok(answer),
-            None => {
-                let why = "rows stay locked by another transaction";
-                Err(Error::new(ErrorKind::Unavailable, doing(), why).on(&*self.label))
-            }
-        }
-    }
-
-    /// Makes a request that has no transaction of its own. A user's connection may not
-    /// commit by itself: there it gets one, so that nothing stays open behind it.
-    ///
-    /// # Cancel safety
-    /// As for `ask`.
-    pub(super) async fn ask_plainly(
-        &self,
-        lane: Lane,
-        statement: &str,
-        doing: impl Fn() -> String,
-    ) -> Result<Answer> {
-        if !self.is_users(lane) {
-            return self.ask_on(lane, statement, doing).await;
-        }
-        // A server that is read only answers too, and is then told apart.
-        let whole = format!(
-            "set transaction isolation level read committed; start transaction; \
-             {}; commit",
-            statement.trim_end().trim_end_matches(';')
-        );
-        self.ask_on(lane, &whole, doing).await
     }
 
     pub(super) fn has_users(&self) -> bool {
@@ -227,39 +189,23 @@ impl Pool {
     }
 
     /// Whether requests go over connections of the user's pool.
-    fn is_users(&self, lane: Lane) -> bool {
+    pub(super) fn is_users(&self, lane: Lane) -> bool {
         lane == Lane::Common && self.users.is_some()
-    }
-
-    /// Makes a request that is one statement and no transaction.
-    ///
-    /// # Cancel safety
-    /// As for `ask`.
-    pub(super) async fn ask_once(
-        &self,
-        lane: Lane,
-        statement: &str,
-        doing: impl Fn() -> String,
-    ) -> Result<Option<Answer>> {
-        if self.is_users(lane) {
-            let whole = format!("{READ_COMMITTED}; {statement}; commit");
-            return self.ask_or_locked(lane, &whole, doing).await;
-        }
-        self.ask_or_locked(lane, statement, doing).await
     }
 
     /// The same as `ask`; `None` if somebody did not let go of a row.
     pub(super) async fn ask_or_locked(
         &self,
         lane: Lane,
-        statement: &str,
+        saying: impl Into<Saying<'_>>,
         doing: impl Fn() -> String,
     ) -> Result<Option<Answer>> {
+        let saying = saying.into();
         let mut is_repeated = false;
         let mut attempt = 0;
         let mut reconnections = 0;
         loop {
-            let (error, is_new) = match self.once(lane, statement).await {
+            let (error, is_new) = match self.once(lane, saying).await {
                 Ok(answer) => {
                     return Ok(Some(Answer {
                         is_repeated,
@@ -273,6 +219,9 @@ impl Pool {
                     return Err(error.on(&*self.label).effect_is(Effect::Unknown));
                 }
             };
+            if is_unprepared(&error) {
+                self.prepares.store(false, Ordering::Relaxed);
+            }
             let (cure, is_locked) = (cure(&error), is_locked(&error));
             let fault = fault(error, doing(), &self.label);
             is_repeated |= fault.effect() == Effect::Unknown;
@@ -305,11 +254,19 @@ impl Pool {
         }
     }
 
-    async fn once(&self, lane: Lane, statement: &str) -> Result<Answer, Trouble> {
+    async fn once(&self, lane: Lane, saying: Saying<'_>) -> Result<Answer, Trouble> {
+        let text;
+        let saying = match self.prepares.load(Ordering::Relaxed) {
+            true => saying,
+            false => {
+                text = saying.text();
+                Saying::Text(&text)
+            }
+        };
         match lane {
             Lane::Common | Lane::Aside => {
                 let mut line = self.line(lane).await?;
-                let answer = line.say(statement).await;
+                let answer = line.say(saying).await;
                 line.give_back();
                 answer
             }
@@ -320,13 +277,13 @@ impl Pool {
                 if self.is_tied
                     && let Some(connection) = line.take_own()
                 {
-                    let flight = fly(connection, line.is_new, statement.to_owned());
+                    let flight = fly(connection, line.is_new, saying.text().into_owned());
                     kept.flight = Some(flight);
                     let answer = kept.land().await.unwrap_or(Err(Trouble::Silent));
                     self.notice(&answer);
                     return answer;
                 }
-                let answer = line.say(statement).await;
+                let answer = line.say(saying).await;
                 // Also if something was in its way.
                 kept.connection = line.keep();
                 answer

@@ -28,12 +28,33 @@ use crate::random::random_u64;
 pub(super) const IS_LOOSE: &str =
     "if(s.tied, coalesce(is_free_lock(concat('leasehold.', lower(hex(s.id)))), 0), 0)";
 
+/// The same where `s` is a session of ours, which may be known not to be tied.
+pub(super) fn loose_text(is_tied: bool) -> &'static str {
+    match is_tied {
+        true => IS_LOOSE,
+        false => "false",
+    }
+}
+
 impl MysqlEngine {
-    /// The same where `s` is a session of ours, which may be known not to be tied.
-    pub(super) fn loose_text(&self) -> &'static str {
-        match self.is_tied {
-            true => IS_LOOSE,
-            false => "false",
+    /// Whether the connection that keeps the lease is ours alone, all the way.
+    pub(super) async fn is_direct(&self, opened: Option<&MySqlRow>) -> Result<()> {
+        let doing = || "open a session".to_owned();
+        let has_tie = opened.and_then(|row| column(row, 2)).as_deref() == Some("1");
+        if !has_tie {
+            let why = "the server did not give the session its lock in time";
+            return Err(Error::new(ErrorKind::Unavailable, doing(), why).on(&*self.pool.label));
+        }
+        // Poolers answer this by themselves, or another connection does.
+        let asking = self
+            .pool
+            .ask_on(Lane::Leases, "select connection_id()", doing);
+        let answer = asking.await?;
+        let now = answer.rows.first().and_then(|row| number::<u64>(row, 0));
+        let then = opened.and_then(|row| number::<u64>(row, 3));
+        match now == then {
+            true => Ok(()),
+            false => Err(is_shared(&self.pool)),
         }
     }
 }

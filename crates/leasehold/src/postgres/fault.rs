@@ -5,7 +5,7 @@ use sqlx_core::error::Error as SqlxError;
 use sqlx_postgres::{PgDatabaseError, PgSeverity};
 
 use crate::error::{Effect, Error, ErrorKind};
-use crate::tls::{self, Distrust};
+use crate::tls::{self, Distrust, distrust};
 
 /// What is to be done about a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,21 +88,9 @@ pub(super) fn fault(error: SqlxError, doing: String, store: &str) -> Error {
         .from_source(error)
 }
 
-/// Whether no connection was made because one side does not trust the other.
-pub(super) fn distrust(error: &SqlxError) -> Option<Distrust> {
-    match error {
-        SqlxError::Io(error) => tls::distrust(error),
-        _ => None,
-    }
-}
-
 fn kind(error: &SqlxError) -> ErrorKind {
-    match (error, distrust(error)) {
-        (SqlxError::Configuration(_) | SqlxError::Tls(_), _) | (_, Some(Distrust::OfServer)) => {
-            return ErrorKind::Config;
-        }
-        (_, Some(Distrust::OfUs)) => return ErrorKind::Denied,
-        _ => {}
+    if let Some(kind) = tls::kind(error) {
+        return kind;
     }
     match code(error) {
         // Wrong password, no such role, no right.

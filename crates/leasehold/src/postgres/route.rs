@@ -14,8 +14,8 @@ use sqlx_core::raw_sql::raw_sql;
 use sqlx_postgres::{PgConnectOptions, PgConnection};
 use tokio::time::timeout;
 
-use super::fault::distrust;
 use super::text::column;
+use crate::tls::distrust;
 
 /// How long all of them may take together to say whether they take writes.
 const LIMIT: Duration = Duration::from_secs(4);

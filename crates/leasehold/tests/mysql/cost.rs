@@ -44,12 +44,45 @@ async fn a_lock_and_an_unlock_are_one_statement_each() {
         return;
     };
     let one = session(&server.url(), "ttl=1h").await;
-    lock(&one, "ledger").await.release().await.unwrap();
-    let before = said(&server, " Query\t");
+    // The first one makes the lock's row, and with the second all statements are known.
+    for _ in 0..2 {
+        lock(&one, "ledger").await.release().await.unwrap();
+    }
+    let heard = || [" Query\t", " Prepare\t", " Execute\t"].map(|what| said(&server, what));
+    let before = heard();
     for _ in 0..10 {
         lock(&one, "ledger").await.release().await.unwrap();
     }
-    assert_eq!(said(&server, " Query\t") - before, 20);
+    let after = heard();
+    let more = [0, 1, 2].map(|what| after[what] - before[what]);
+    assert_eq!(
+        more,
+        [0, 0, 20],
+        "queries, preparations, uses of what is prepared"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_keeps_no_statements_is_told_them_anew() {
+    let options = [
+        "general-log=1",
+        "general-log-file=said",
+        "max-prepared-stmt-count=0",
+    ];
+    let Some((_folder, server)) = mysql(&options) else {
+        return;
+    };
+    let one = session(&server.url(), "ttl=1h").await;
+    for _ in 0..2 {
+        lock(&one, "ledger").await.release().await.unwrap();
+    }
+    let heard = || [" Query\t", " Prepare\t"].map(|what| said(&server, what));
+    let before = heard();
+    for _ in 0..10 {
+        lock(&one, "ledger").await.release().await.unwrap();
+    }
+    let after = heard();
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [20, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! A way to the server that sees every request and loses the one, or the one
 //! answer, that a test names.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -76,7 +77,8 @@ impl Way {
         format!("mysql://root@127.0.0.1:{}/shop", self.port)
     }
 
-    /// The fault happens once, to the next request that has this text in it.
+    /// The fault happens once, to the next request that has this text in it, or to the next
+    /// use of a statement that has it and that the server keeps.
     pub(crate) fn arm(&self, text: &str, fault: Fault) {
         *self.state.armed.lock().unwrap() = Some((text.to_owned(), fault));
     }
@@ -98,6 +100,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
     server.set_nodelay(true)?;
     let (mut requests, mut answers) = (Vec::new(), Vec::new());
     let mut fault = None;
+    let mut kept = Kept::default();
     loop {
         tokio::select! {
             count = client.read_buf(&mut requests) => {
@@ -106,7 +109,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
                 }
                 while let Some(end) = length(&requests) {
                     let message: Vec<u8> = requests.drain(..end).collect();
-                    if let Some(now) = state.judge(&message) {
+                    if let Some(now) = state.judge(kept.statement(&message)) {
                         fault = Some(now);
                         match now {
                             Fault::RequestLost => {
@@ -130,6 +133,9 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
             count = server.read_buf(&mut answers) => {
                 if count? == 0 {
                     return Ok(());
+                }
+                if !kept.hears(&answers) {
+                    continue;
                 }
                 match fault.take() {
                     None => client.write_all(&answers).await?,
@@ -157,17 +163,56 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, state: &State) -> s
 }
 
 impl State {
-    fn judge(&self, message: &[u8]) -> Option<Fault> {
+    fn judge(&self, statement: Option<&[u8]>) -> Option<Fault> {
         let mut armed = self.armed.lock().unwrap();
         let (text, fault) = armed.as_ref()?;
-        let (is_query, fault) = (message.get(4) == Some(&3), *fault);
-        let has_text = message
-            .windows(text.len())
-            .any(|part| part == text.as_bytes());
-        (is_query && has_text).then(|| {
+        let fault = *fault;
+        let mut parts = statement?.windows(text.len());
+        parts.any(|part| part == text.as_bytes()).then(|| {
             *armed = None;
             fault
         })
+    }
+}
+
+/// The statements that the server keeps for one connection.
+#[derive(Default)]
+struct Kept {
+    /// By the number that the server gave them.
+    statements: HashMap<[u8; 4], Vec<u8>>,
+    /// One that has no number yet.
+    new: Option<Vec<u8>>,
+}
+
+impl Kept {
+    /// What the server is to carry out, if that is what the message is about.
+    fn statement<'a>(&'a mut self, message: &'a [u8]) -> Option<&'a [u8]> {
+        match message.get(4)? {
+            3 => Some(message),
+            0x16 => {
+                self.new = Some(message.to_owned());
+                None
+            }
+            0x17 => {
+                let number = message.get(5..9)?.try_into().unwrap();
+                self.statements.get::<[u8; 4]>(&number).map(Vec::as_slice)
+            }
+            _ => None,
+        }
+    }
+
+    /// Learns the number of a new statement. Says whether these bytes are enough for that.
+    fn hears(&mut self, answers: &[u8]) -> bool {
+        if self.new.is_some() && answers.len() < 9 {
+            return false;
+        }
+        if let Some(statement) = self.new.take()
+            && answers[4] == 0
+        {
+            let number = answers[5..9].try_into().unwrap();
+            self.statements.insert(number, statement);
+        }
+        true
     }
 }
 

@@ -33,6 +33,54 @@ async fn a_failed_try_writes_nothing() {
     assert!(quiet_rounds >= 5, "{quiet_rounds}");
 }
 
+/// What dies in a table that is small when a plan is made is in the way of every request
+/// that reads it as a whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_lock_is_found_by_reading_the_whole_table() {
+    let Some((_folder, server)) = postgres(&["autovacuum=off"]) else {
+        return;
+    };
+    // The server counts what it has told others of when a connection ends.
+    let are_gone = || {
+        super::server::wait_for("the counts", || {
+            let backends =
+                "select count(*) from pg_stat_activity where application_name = 'leasehold'";
+            (server.sql(backends) == "0").then_some(())
+        });
+    };
+    let scans = |kind: &str| {
+        let count = format!("select {kind} from pg_stat_user_tables where relname = 'claim'");
+        server.sql(&count).parse::<u64>().unwrap()
+    };
+    session(&server.url(), "ttl=1h").await.close().await;
+    are_gone();
+    // Now it knows that nothing is in it.
+    server.sql("vacuum analyze leasehold.claim");
+    let before = [scans("seq_scan"), scans("idx_scan")];
+    let (one, other) = (
+        session(&server.url(), "ttl=1h").await,
+        session(&server.url(), "ttl=1h").await,
+    );
+    for _ in 0..20 {
+        let guard = lock(&one, "ledger").await;
+        assert!(other.mutex("ledger").try_lock().await.unwrap().is_none());
+        let waiting = wait_for_lock(&other, "ledger");
+        let queue = "select count(*) from leasehold.claim where name = 'ledger' and place > 0";
+        super::server::wait_for("a queue", || {
+            let with_index = format!("set enable_seqscan = off; {queue}");
+            server.sql(&with_index).ends_with('2').then_some(())
+        });
+        guard.release().await.unwrap();
+        heard(waiting).await.release().await.unwrap();
+    }
+    one.close().await;
+    other.close().await;
+    are_gone();
+    let more = [scans("seq_scan") - before[0], scans("idx_scan") - before[1]];
+    assert_eq!(more[0], 0);
+    assert!(more[1] >= 20 * 4, "{more:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_over_is_two_statements_and_a_session_few_connections() {
     let Some((_folder, server)) = postgres(&["track_functions=pl"]) else {

@@ -4,17 +4,18 @@
 -- server's; one that begins meanwhile raises the session's epoch. The session's row is
 -- locked after the lock's own, which may have to be waited for: a renewal must not
 -- wait behind that. So it is asked for as one value that depends on the lock's row,
--- which no optimizer reads ahead.
+-- which no optimizer reads ahead. Values: ticket, lease, holder, capacity, weight, label;
+-- name, term; server; server, term; epoch, lease.
 update {claim} set
     place = last_insert_id(greatest(place + 32, drawn + 32, {clock})),
-    ticket = {ticket}, session = {lease}, holder = {holder},
-    capacity = {capacity}, weight = {weight}, label = {label}, since = utc_timestamp(6)
-where name = {name} and seat = 0 and ticket is null and queued = 0 and term = {term}
-and {identity} = {server} and {writable}
-and exists (select 1 from {meta} m where m.server = {server} and m.term = {term})
-and {epoch} = (
+    ticket = ?, session = ?, holder = ?,
+    capacity = ?, weight = ?, label = ?, since = utc_timestamp(6)
+where name = ? and seat = 0 and ticket is null and queued = 0 and term = ?
+and {identity} = ? and {writable}
+and exists (select 1 from {meta} m where m.server = ? and m.term = ?)
+and ? = (
     select s.epoch from {session} s
-    where s.id = coalesce({claim}.ticket, {lease})
+    where s.id = coalesce({claim}.ticket, ?)
     and s.expires > utc_timestamp(6) and not {is_loose}
     lock in share mode
 )

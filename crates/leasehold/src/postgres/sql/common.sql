@@ -77,9 +77,10 @@ $$;
 -- the counter far above whatever a failover may have forgotten, and lets every
 -- lease that has not ended for good begin anew: its last renewal may be
 -- forgotten, and this clock another one. Nothing is drawn and nobody is taken
--- for dead before this. Needs `prove`.
+-- for dead before this. Needs `prove`. It does read whole tables, also for functions
+-- that must not.
 create or replace function leasehold.meet() returns text
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = on as $$
 declare
     v_server text := leasehold.server();
 begin
@@ -195,7 +196,7 @@ $$;
 create or replace function leasehold.look(
     p_name text, p_ticket uuid, p_place bigint,
     out answer text, out place bigint, out ahead bigint, out watch bigint, out wake bigint
-) language plpgsql volatile as $$
+) language plpgsql volatile set enable_seqscan = off as $$
 declare
     r record;
     v_used bigint := 0;
