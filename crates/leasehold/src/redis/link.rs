@@ -243,7 +243,7 @@ impl Link {
     /// Whether there was a connection and is none now.
     pub(super) fn is_lost(&self) -> bool {
         let line = lock(&self.line);
-        line.number > 0 && !line.connection.is_some()
+        line.number > 0 && line.connection.is_none()
     }
 
     /// Whether the server did what the greeting asked for.
