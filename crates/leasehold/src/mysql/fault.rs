@@ -34,10 +34,11 @@ pub(super) fn is_locked(error: &SqlxError) -> bool {
     matches!(code(error), Some(1205 | 3572))
 }
 
-/// Whether it was refused because no statements are kept, or no more of them, or because
-/// they are kept by another one than we talk to now.
+/// Whether it was refused because no statements are kept, or no more of them; because
+/// they are kept by another one than we talk to now; or because what they speak of
+/// changes all the time.
 pub(super) fn is_unprepared(error: &SqlxError) -> bool {
-    matches!(code(error), Some(1243 | 1295 | 1461))
+    matches!(code(error), Some(1243 | 1295 | 1461 | 1615))
 }
 
 /// Whether it was refused because the server takes no writes.
@@ -53,7 +54,9 @@ pub(super) fn cure(error: &SqlxError) -> Cure {
         // for, a row that changed since it was read, a statement that somebody
         // cancelled, or that took longer than a user's connection may; and one that is to
         // be said as a text.
-        Some(1213 | 1205 | 3572 | 1020 | 1317 | 1969 | 3024 | 1243 | 1295 | 1461) => Cure::Again,
+        Some(1213 | 1205 | 3572 | 1020 | 1317 | 1969 | 3024 | 1243 | 1295 | 1461 | 1615) => {
+            Cure::Again
+        }
         Some(code) if is_plain_refusal(code) => Cure::None,
         None if distrust(error).is_some() => Cure::None,
         // It shuts down, ended the connection, takes no writes any more, so that
@@ -82,7 +85,7 @@ fn effect(error: &SqlxError) -> Effect {
         // transaction that was open before, too many connections, or statements.
         Some(
             1213 | 1205 | 3572 | 1020 | 1290 | 1792 | 1836 | 1568 | 1040 | 1203 | 1226 | 1243
-            | 1295 | 1461,
+            | 1295 | 1461 | 1615,
         ) => Effect::None,
         Some(code) if is_plain_refusal(code) => Effect::None,
         None if distrust(error).is_some() => Effect::None,

@@ -219,8 +219,10 @@ impl Pool {
                     return Err(error.on(&*self.label).effect_is(Effect::Unknown));
                 }
             };
-            if is_unprepared(&error) {
-                self.prepares.store(false, Ordering::Relaxed);
+            if is_unprepared(&error) && self.prepares.swap(false, Ordering::Relaxed) {
+                // With these the server forgets what it keeps for us: others may need
+                // the room.
+                lock(&self.idle).clear();
             }
             let (cure, is_locked) = (cure(&error), is_locked(&error));
             let fault = fault(error, doing(), &self.label);

@@ -19,9 +19,22 @@ use crate::engine::Ticket;
 /// What a statement with places for values says, and the values.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    form: Arc<str>,
+    form: Arc<Form>,
     values: Vec<Value>,
 }
+
+/// A statement with places for values.
+#[derive(Debug)]
+struct Form {
+    /// What is before, between and behind the places. The names of tables in it may
+    /// have question marks of their own.
+    parts: Vec<String>,
+    /// With a question mark for each place.
+    whole: Arc<str>,
+}
+
+/// A place for a value, in a statement that is being written: no name has it.
+const VALUE: char = '\0';
 
 #[derive(Debug)]
 enum Value {
@@ -37,17 +50,26 @@ pub(super) enum Saying<'a> {
     Prepared(&'a Prepared),
 }
 
-/// The statements, with a question mark for each value. They have no other ones.
+/// The statements.
 #[derive(Debug)]
 pub(super) struct Forms {
-    take: Arc<str>,
-    give: Arc<str>,
+    take: Arc<Form>,
+    give: Arc<Form>,
+}
+
+impl Form {
+    fn of(statement: &str) -> Arc<Self> {
+        let parts: Vec<_> = statement.split(VALUE).map(str::to_owned).collect();
+        let whole = parts.join("?").into();
+        Arc::new(Self { parts, whole })
+    }
 }
 
 impl Forms {
     pub(super) fn of(tables: &Tables, kind: Kind, is_loose: &str) -> Self {
         let take = format!(
             include_str!("sql/take.sql"),
+            value = VALUE,
             clock = CLOCK,
             identity = kind.identity(),
             writable = WRITABLE,
@@ -57,12 +79,12 @@ impl Forms {
             session = tables.session,
         );
         let give = format!(
-            "update {} set ticket = null where name = ? and seat = 0 and ticket = ?",
+            "update {} set ticket = null where name = {VALUE} and seat = 0 and ticket = {VALUE}",
             tables.claim,
         );
         Self {
-            take: take.into(),
-            give: give.into(),
+            take: Form::of(&take),
+            give: Form::of(&give),
         }
     }
 
@@ -104,7 +126,7 @@ impl Forms {
 
 impl Prepared {
     pub(super) fn form(&self) -> Arc<str> {
-        self.form.clone()
+        self.form.whole.clone()
     }
 
     pub(super) fn arguments(&self) -> Result<MySqlArguments, BoxDynError> {
@@ -121,8 +143,8 @@ impl Prepared {
 
     /// The same as one text, with the values as literals.
     pub(super) fn text(&self) -> String {
-        let mut parts = self.form.split('?');
-        let mut whole = parts.next().unwrap_or_default().to_owned();
+        let mut parts = self.form.parts.iter();
+        let mut whole = parts.next().cloned().unwrap_or_default();
         for (value, part) in self.values.iter().zip(parts) {
             whole += &match value {
                 Value::Number(number) => number.to_string(),
@@ -164,7 +186,7 @@ mod tests {
     #[test]
     fn a_statement_is_the_same_as_one_text() {
         let prepared = Prepared {
-            form: "set a = ?, b = ?, c = ?, d = ? where e".into(),
+            form: Form::of("set `a?` = \0, b = \0, c = \0, d = \0 where e"),
             values: vec![
                 Value::Number(u64::MAX),
                 Value::Bytes(b"?'".to_vec()),
@@ -174,14 +196,14 @@ mod tests {
         };
         assert_eq!(
             prepared.text(),
-            "set a = 18446744073709551615, b = x'3f27', c = _utf8mb4 x'c3bc3f', d = null where e"
+            "set `a?` = 18446744073709551615, b = x'3f27', c = _utf8mb4 x'c3bc3f', d = null where e"
         );
     }
 
     #[test]
     fn every_value_has_its_place() {
-        let forms = Forms::of(&Tables::new("shop", "leasehold"), Kind::MariaDb, "false");
-        let count = |form: &str| form.matches('?').count();
+        let forms = Forms::of(&Tables::new("shop?", "a?b"), Kind::MariaDb, "false");
+        let count = |form: &Form| form.parts.len() - 1;
         assert_eq!((count(&forms.take), count(&forms.give)), (13, 2));
     }
 }

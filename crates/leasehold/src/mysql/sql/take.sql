@@ -8,14 +8,14 @@
 -- name, term; server; server, term; epoch, lease.
 update {claim} set
     place = last_insert_id(greatest(place + 32, drawn + 32, {clock})),
-    ticket = ?, session = ?, holder = ?,
-    capacity = ?, weight = ?, label = ?, since = utc_timestamp(6)
-where name = ? and seat = 0 and ticket is null and queued = 0 and term = ?
-and {identity} = ? and {writable}
-and exists (select 1 from {meta} m where m.server = ? and m.term = ?)
-and ? = (
+    ticket = {value}, session = {value}, holder = {value},
+    capacity = {value}, weight = {value}, label = {value}, since = utc_timestamp(6)
+where name = {value} and seat = 0 and ticket is null and queued = 0 and term = {value}
+and {identity} = {value} and {writable}
+and exists (select 1 from {meta} m where m.server = {value} and m.term = {value})
+and {value} = (
     select s.epoch from {session} s
-    where s.id = coalesce({claim}.ticket, ?)
+    where s.id = coalesce({claim}.ticket, {value})
     and s.expires > utc_timestamp(6) and not {is_loose}
     lock in share mode
 )
