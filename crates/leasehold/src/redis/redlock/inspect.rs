@@ -120,7 +120,7 @@ fn read_queue(answers: &[Vec<String>], majority: usize) -> Queue {
             holders.entry(who).or_default().push(&answer[..4]);
         }
         for record in broken {
-            // Every node wrote it down, but only those of round 2 knew whom.
+            // Every node wrote it down, but not every one knew whom.
             let id = record.split(' ').nth(1).unwrap_or_default();
             if let Some(eviction) = read_eviction(record) {
                 let known = evictions.entry(id).or_insert_with(|| eviction.clone());
@@ -154,7 +154,7 @@ fn read_holder(seen: &[&[String]]) -> Option<Claimant> {
     let [_, who, start, _] = seen.first()? else {
         return None;
     };
-    let mut claimant = Claimant {
+    let claimant = Claimant {
         id: unhex(who)?,
         owner: Owner::seen("?", 0, format!("foreign {start}..")),
         session: None,
@@ -165,13 +165,16 @@ fn read_holder(seen: &[&[String]]) -> Option<Claimant> {
         age: Duration::ZERO,
         time_left: left.flatten().max()?,
     };
-    // Where round 2 was, the note is of this holder.
-    for answer in seen {
-        if note::read(&answer[3], wall_time(), &mut claimant).is_some() {
-            break;
-        }
-    }
-    Some(claimant)
+    // The notes are of this holder, but one may name a token that was guessed, and a
+    // greater one was granted by others.
+    let read = |answer: &&[String]| {
+        let mut claimant = claimant.clone();
+        note::read(&answer[3], wall_time(), &mut claimant)?;
+        Some(claimant)
+    };
+    let told = seen.iter().filter_map(read);
+    let told = told.max_by_key(|claimant| claimant.token);
+    Some(told.unwrap_or(claimant))
 }
 
 #[cfg(test)]
@@ -199,6 +202,11 @@ mod tests {
         assert_eq!(claim.owner.to_string(), "my host:42 (me)");
         assert_eq!(claim.token, Some(Token::new(33)));
         assert_eq!(claim.time_left, Duration::from_secs(2));
+        // A node that came too late to be counted may know of a guess only.
+        let note = note.replacen("64", "128", 1).replacen(" 33 ", " 97 ", 1);
+        let granted = answer(&["2000", &one, "00000000", &note]);
+        let queue = read_queue(&[ours.clone(), granted.clone(), ours.clone()], 3);
+        assert_eq!(queue.claims[0].token, Some(Token::new(97)));
         let queue = read_queue(&[theirs, late, ours, free.clone(), free], 3);
         assert!(queue.claims.is_empty(), "two of five are not enough");
     }
