@@ -59,8 +59,7 @@ struct State {
     granted: Option<u64>,
     /// When the claim in the way expires.
     blocked_until: Option<Moment>,
-    /// A renewal did not find it while it was asked for: it had not arrived yet,
-    /// or was granted and broken before we read the answer.
+    /// A claim of its lease was broken while this one was asked for.
     is_doubtful: bool,
 }
 
@@ -136,22 +135,24 @@ impl Mine {
         }
     }
 
-    /// A renewal did not find the claim; says what that means. `was_there` if it had
-    /// been granted, or waited, before the renewal left.
-    pub(super) fn is_missing(&self, was_there: bool) -> Missing {
+    /// A renewal did not find the claim. Says whether it was held; otherwise
+    /// whoever waits for it looks.
+    pub(super) fn is_missing(&self) -> bool {
         let mut state = lock(&self.state);
-        match state.phase {
-            Phase::Held { .. } if was_there => return Missing::Lost,
-            // A grant may be read sooner than the answer to a renewal that was done
-            // before it.
-            Phase::Held { .. } => return Missing::Unclear,
-            Phase::Asked => state.is_doubtful = true,
-            Phase::Waiting { .. } | Phase::Leaving => {}
+        if matches!(state.phase, Phase::Held { .. }) {
+            return true;
         }
         state.granted = None;
         drop(state);
         self.bell.notify_one();
-        Missing::Seen
+        false
+    }
+
+    /// A claim of its lease was broken. If the answer of this one is not read yet, it
+    /// may be this one, and the renewal that comes now does not tell.
+    fn doubt(&self) {
+        let mut state = lock(&self.state);
+        state.is_doubtful = state.phase == Phase::Asked;
     }
 
     /// Whether it has to be renewed at once to know whether it is still there. Said
@@ -159,17 +160,6 @@ impl Mine {
     pub(super) fn is_doubtful(&self) -> bool {
         std::mem::take(&mut lock(&self.state).is_doubtful)
     }
-}
-
-/// What it means that a renewal did not find a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// It was held and is gone.
-    Lost,
-    /// It is held by now. The next renewal tells.
-    Unclear,
-    /// Whoever waits for it looks.
-    Seen,
 }
 
 /// Our leases and claims.
@@ -200,13 +190,6 @@ impl Inbox {
 
     pub(super) fn lease(&self, id: LeaseId) -> Option<Arc<OpenLease>> {
         lock(&self.leases).get(&id).cloned()
-    }
-
-    /// The claims of the lease are to be renewed at once: one of them may be gone.
-    pub(super) fn look_at(&self, lease: LeaseId) {
-        if let Some(open) = self.lease(lease) {
-            open.news.notify_one();
-        }
     }
 
     /// Ends the lease here. Its claims are known until they are withdrawn.
@@ -264,8 +247,14 @@ impl Inbox {
             return;
         };
         if message == "renew" {
-            let leases = lock(&self.leases);
-            if let Some(open) = leases.values().find(|open| inbox(open.lease.id) == channel) {
+            let open = {
+                let leases = lock(&self.leases);
+                let mut open = leases.values();
+                open.find(|open| inbox(open.lease.id) == channel).cloned()
+            };
+            if let Some(open) = open {
+                let claims = self.claims_of(open.lease.id);
+                claims.iter().for_each(|mine| mine.doubt());
                 open.news.notify_one();
             }
         } else if let Some((ticket, order)) = granted(message)
@@ -326,16 +315,29 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_was_missed_before_its_grant_was_read_is_renewed_at_once() {
-        let mine = admitted(&Inbox::default());
-        // The renewal's answer is read first, then the grant's.
-        assert_eq!(mine.is_missing(false), Missing::Seen);
+    fn what_is_broken_before_its_grant_was_read_is_renewed_once_more() {
+        let inbox = Inbox::default();
+        inbox.add_lease(
+            Lease {
+                id: LeaseId(1),
+                ttl: std::time::Duration::from_secs(1),
+            },
+            &Owner::seen("host", 1, String::new()),
+        );
+        let mine = admitted(&inbox);
+        let channel = super::inbox(LeaseId(1));
+        // A renewal that does not find it says nothing: it may not have arrived yet.
+        assert!(!mine.is_missing());
+        mine.is_held(true);
+        assert!(!mine.is_doubtful());
+        mine.asked();
+        inbox.read(&channel, b"renew");
         mine.is_held(true);
         assert!(mine.is_doubtful());
         assert!(!mine.is_doubtful(), "once");
-        // The grant's first: what the renewal says may be older.
-        assert_eq!(mine.is_missing(false), Missing::Unclear);
-        assert_eq!(mine.is_missing(true), Missing::Lost);
+        // One that is held is told by the renewal itself.
+        inbox.read(&channel, b"renew");
+        assert!(!mine.is_doubtful());
     }
 
     #[test]

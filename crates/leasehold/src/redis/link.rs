@@ -199,6 +199,16 @@ impl Link {
         *lock(&self.told) = Some(master.clone());
         if !self.doubt(master) {
             *lock(&self.told) = None;
+            return;
+        }
+        // One that is just being made may lead to where there is no master any more,
+        // and take long to find out.
+        let trying = {
+            let line = lock(&self.line);
+            line.making.as_ref().map(|_| line.number)
+        };
+        if let Some(number) = trying {
+            self.end(number);
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 
 use super::answer::strange;
-use super::inbox::{Mine, Missing};
+use super::inbox::Mine;
 use super::keys::unfield;
 use super::{RedisEngine, whole_millis};
 use crate::engine::GoneClaim;
@@ -83,6 +83,7 @@ async fn renew_batch(
     let ttl = whole_millis(ttl).to_string();
     let tickets = claims.iter().map(|mine| mine.ticket.as_str());
     let arguments: Vec<_> = std::iter::once(ttl.as_str()).chain(tickets).collect();
+    // A grant may be answered sooner than a renewal that was done before it.
     let were_there: Vec<_> = claims.iter().map(|mine| !mine.is_asked_for()).collect();
     let doing = || "renew".to_owned();
     let script = &engine.scripts.renew;
@@ -99,10 +100,10 @@ async fn renew_batch(
         let number: usize = pair[0].parse().map_err(|_| strange())?;
         let number = number.wrapping_sub(1);
         let mine = claims.get(number).ok_or_else(strange)?;
-        match mine.is_missing(were_there[number]) {
-            Missing::Lost => gone.push(missed(mine, &pair[1])),
-            Missing::Unclear => engine.inbox.look_at(mine.lease),
-            Missing::Seen => {}
+        // A claim that waits is looked at; one that was still asked for may not
+        // have arrived yet. It is not missing before it was there.
+        if mine.is_missing() && were_there[number] {
+            gone.push(missed(mine, &pair[1]));
         }
     }
     engine.server.confirm(&doer, keys[0], doing).await?;

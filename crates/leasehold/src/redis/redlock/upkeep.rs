@@ -37,7 +37,7 @@ impl Upkeep {
     }
 
     /// Does other work, and this as long as that takes. What stands still here may
-    /// hold what the other needs, such as a connection that is half made; so
+    /// hold what the other needs; so
     /// whoever works while nobody listens has to see to this as well.
     pub(super) async fn beside<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
