@@ -116,7 +116,7 @@ struct Look {
     /// Which claim has the lock there. Each attempt has an id of its own, which
     /// comes to a server once.
     id: Option<String>,
-    /// Its holder and token, where the server knows that it was granted.
+    /// Its holder and token, as far as the server knows.
     grant: Option<(u64, u64)>,
 }
 
@@ -132,7 +132,8 @@ struct Claim {
     spans: BTreeMap<usize, (Moment, Moment)>,
     /// The servers that had it when they were last asked.
     on: BTreeSet<usize>,
-    grant: Option<(u64, u64)>,
+    /// Its holder and token, as each server knew them last.
+    grants: BTreeMap<usize, (u64, u64)>,
 }
 
 impl Votes {
@@ -154,7 +155,9 @@ impl Votes {
         let first = (look.answered, look.sent);
         claim.spans.entry(server).or_insert(first).1 = look.sent;
         claim.on.insert(server);
-        claim.grant = claim.grant.or(look.grant);
+        if let Some(grant) = look.grant {
+            claim.grants.insert(server, grant);
+        }
     }
 
     /// Gives the claims that no server has any more.
@@ -171,9 +174,19 @@ impl Votes {
 }
 
 impl Claim {
+    /// What so many servers agree on: some may know only of a token that was guessed
+    /// in vain.
+    fn granted(&self, needed: usize) -> Option<(u64, u64)> {
+        let agree = |one: &&(u64, u64)| self.grants.values().filter(|it| it == one).count();
+        self.grants
+            .values()
+            .find(|one| agree(one) >= needed)
+            .copied()
+    }
+
     /// From when to when so many servers certainly had it at the same time.
     fn seen(&self, needed: usize) -> Option<Event> {
-        let (holder, token) = self.grant?;
+        let (holder, token) = self.granted(needed)?;
         let spans = || self.spans.values().filter(|(from, to)| from < to);
         let begins = |at: &Moment| spans().filter(|it| it.0 <= *at && *at < it.1).count();
         let ends = |at: &Moment| spans().filter(|it| it.0 < *at && *at <= it.1).count();
@@ -252,6 +265,31 @@ mod tests {
         assert_eq!(votes(&one), [], "nobody knows of the other one");
         let none = [&one[..], &[(1, 50, "")]].concat();
         assert_eq!(votes(&none).len(), 1);
+    }
+
+    #[test]
+    fn a_token_that_one_server_knows_was_guessed() {
+        let mut votes = Votes::of(3);
+        for (server, token) in [(0, 9), (1, 41), (2, 41)] {
+            for sent in [10, 20] {
+                let grant = Some((7, token));
+                votes.take(
+                    server,
+                    Look {
+                        grant,
+                        ..look(sent, "a")
+                    },
+                );
+            }
+        }
+        let seen = votes.close();
+        assert!(matches!(
+            seen[..],
+            [Event::Seen {
+                token: Some(41),
+                ..
+            }]
+        ));
     }
 
     #[test]
