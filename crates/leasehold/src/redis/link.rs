@@ -195,19 +195,25 @@ impl Link {
     /// A Sentinel saw another server become the master. A connection that leads
     /// elsewhere is not used again, though the server there may not know yet.
     pub(super) fn follow(&self, master: &Host) {
+        // One that is just being made may lead to where there is no master any more,
+        // and take long to find out. Those that begin later know where to go.
+        let trying = {
+            let line = lock(&self.line);
+            line.making.as_ref().map(|_| line.number)
+        };
         // Before the look: whoever is just connecting sees one or the other.
         *lock(&self.told) = Some(master.clone());
         if !self.doubt(master) {
             *lock(&self.told) = None;
             return;
         }
-        // One that is just being made may lead to where there is no master any more,
-        // and take long to find out.
-        let trying = {
+        let is_trying_still = {
             let line = lock(&self.line);
-            line.making.as_ref().map(|_| line.number)
+            line.making.is_some() && Some(line.number) == trying
         };
-        if let Some(number) = trying {
+        if let Some(number) = trying.filter(|_| is_trying_still) {
+            // That one may have used it up.
+            *lock(&self.told) = Some(master.clone());
             self.end(number);
         }
     }

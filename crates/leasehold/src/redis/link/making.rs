@@ -67,7 +67,9 @@ impl Link {
                 }
             }
         }
-        Err(last.unwrap_or_else(|| (RedisKind::Io, "another server is the master now").into()))
+        Err(last.unwrap_or_else(|| {
+            (RedisKind::Io, "the connection was given up as it was made").into()
+        }))
     }
 
     /// The connection if there is one by now; else what makes it, with its number,
