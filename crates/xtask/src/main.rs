@@ -12,10 +12,10 @@
 mod apt;
 mod built;
 mod clients;
-mod deny;
 mod files;
 mod fix;
 mod lab;
+mod licences;
 mod links;
 mod manifest;
 mod report;
@@ -36,7 +36,7 @@ usage: cargo xtask <chore>
   test --quick     unit and integration tests only; installs nothing, and a
                    test whose tool is missing may skip
   tools            only install and build what the tests need
-  verify           formatting, lints for every feature, docs, licences, links
+  verify           formatting, lints, each feature alone, docs, licences, links
                    and house rules; changes nothing
   lab              every store under every fault, into GUARANTEES.md
   lab --for 1h     the same, so long in all

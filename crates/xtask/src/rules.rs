@@ -6,11 +6,6 @@ use crate::manifest;
 use crate::shell::Outcome;
 use std::path::Path;
 
-/// Past this many lines, ask whether a file holds two ideas.
-const LONG: usize = 400;
-/// No source file is longer than this.
-const LONGEST: usize = 500;
-
 /// Spelled in halves, so that this file does not break its own rule.
 const UNFINISHED: [&str; 4] = [
     concat!("TO", "DO"),
@@ -28,9 +23,6 @@ pub(crate) fn check() -> Outcome {
     for file in files::with_extension(&["rs", "lua", "sql", "sh", "toml", "js", "css", "html"])? {
         let text = files::text(&file)?;
         complaints.extend(unfinished(&file, &text));
-        if file.extension().is_some_and(|extension| extension == "rs") {
-            complaints.extend(too_long(&file, &text));
-        }
         if file.file_name().is_some_and(|name| name == "Cargo.toml") {
             complaints.extend(allows_unsafe(&file, &text));
         }
@@ -63,20 +55,6 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-fn too_long(file: &Path, text: &str) -> Option<String> {
-    let lines = text.lines().count();
-    if lines > LONGEST {
-        return Some(format!(
-            "{}: {lines} lines, more than {LONGEST}",
-            file.display()
-        ));
-    }
-    if lines > LONG {
-        println!("warning: {}: {lines} lines, look twice", file.display());
-    }
-    None
-}
-
 /// Every crate takes the workspace's lints, and those forbid unsafe code.
 fn allows_unsafe(file: &Path, text: &str) -> Option<String> {
     let has = |table, entry| manifest::table(text, table).contains(&entry);
@@ -105,13 +83,6 @@ mod tests {
             assert_eq!(unfinished(file, &text), [format!("a.rs:2: {word} is left")]);
         }
         assert!(unfinished(file, concat!("MASTO", "DO", "N")).is_empty());
-    }
-
-    #[test]
-    fn a_file_may_be_long_but_not_longer() {
-        let lines = |count: usize| "x\n".repeat(count);
-        assert_eq!(too_long(Path::new("a.rs"), &lines(LONGEST)), None);
-        assert!(too_long(Path::new("a.rs"), &lines(LONGEST + 1)).is_some());
     }
 
     #[test]

@@ -81,6 +81,21 @@ pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Outcome {
     }
 }
 
+/// Runs a command and gives what it wrote to its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let line = line(command);
+    println!("$ {line}");
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("`{line}` did not start: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`{line}` failed: {}", output.status));
+    }
+    String::from_utf8(output.stdout).map_err(|_| format!("`{line}` answered with no text"))
+}
+
 /// The command as one would type it, without the directory of the program.
 fn line(command: &Command) -> String {
     let program = Path::new(command.get_program());

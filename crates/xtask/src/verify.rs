@@ -2,7 +2,7 @@
 
 use crate::report::Report;
 use crate::shell::{Outcome, cargo, run};
-use crate::{deny, files, manifest, rules};
+use crate::{files, licences, manifest, rules};
 use std::path::Path;
 
 /// Makes every check and says whether all of them passed.
@@ -12,34 +12,29 @@ pub(crate) fn verify() -> bool {
     report.step("formatting", || {
         run(&mut cargo(["fmt", "--all", "--check"]))
     });
-    report.step("lints, all features", || {
-        clippy(&["--workspace", "--all-features"])
-    });
-    match files::text(Path::new("crates/leasehold/Cargo.toml")) {
-        Err(error) => report.step("lints, each feature", || Err(error)),
-        Ok(text) => {
-            // Only the library by itself: the other crates of the workspace
-            // would turn on the features this wants to be without.
-            report.step("lints, no feature", || clippy_library(&[]));
-            for feature in manifest::features(&text) {
-                let name = format!("lints, only {feature}");
-                report.step(name, || clippy_library(&["--features", feature]));
-            }
-        }
-    }
+    report.step("licences, sources", licences::check);
+    report.step("lints", lints);
+    report.step("each feature alone", each_feature);
     report.step("docs", docs);
-    report.step("licences, bans, sources", deny::check);
     report.finish()
 }
 
-fn clippy_library(arguments: &[&str]) -> Outcome {
-    let library = ["--package", "leasehold", "--no-default-features"];
-    clippy(&[&library, arguments].concat())
+fn lints() -> Outcome {
+    let arguments = "clippy --workspace --all-targets --all-features -- -D warnings";
+    run(&mut cargo(arguments.split(' ')))
 }
 
-fn clippy(arguments: &[&str]) -> Outcome {
-    let mut command = cargo(["clippy", "--all-targets"]);
-    run(command.args(arguments).args(["--", "-D", "warnings"]))
+/// The library without any feature, then with each of them alone. Only the library, because
+/// its tests and the other crates turn on features that this wants to be without.
+fn each_feature() -> Outcome {
+    let text = files::text(Path::new("crates/leasehold/Cargo.toml"))?;
+    for feature in ["", "default"].into_iter().chain(manifest::features(&text)) {
+        let arguments = "clippy --quiet --package leasehold --lib --no-default-features";
+        let mut clippy = cargo(arguments.split(' '));
+        clippy.args(["--features", feature]);
+        run(clippy.args(["--", "-D", "warnings"]))?;
+    }
+    Ok(())
 }
 
 /// Libraries only: the command line's program has the library's name, and the
