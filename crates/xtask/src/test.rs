@@ -1,12 +1,14 @@
 //! `cargo xtask test`: every ring of tests, on a machine that may be fresh.
 
+use crate::programs::{self, Kind};
 use crate::report::Report;
-use crate::shell::{self, Outcome, cargo, run, run_within};
-use crate::{apt, clients, servers};
-use std::fs;
-use std::path::Path;
+use crate::shell::{cargo, run_within};
+use crate::{apt, clients, servers, suite};
 use std::process::Command;
 use std::time::Duration;
+
+/// How long all doc tests may take to build and run.
+const DOC_LIMIT: Duration = Duration::from_secs(600);
 
 /// How long one example may take to run.
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
@@ -17,30 +19,51 @@ const MANY: [(&str, &str); 2] = [
     ("LEASEHOLD_TEST_SLOTS", "500"),
 ];
 
-/// Runs every ring, also after one has failed, and says whether all passed.
+/// Runs everything, also after something has failed, and says whether all passed.
 ///
 /// The quick way installs nothing and runs neither doc tests nor examples.
 pub(crate) fn test(quick: bool) -> bool {
-    let mut report = Report::new("ring");
-    let everything = "test --workspace --all-features --no-fail-fast";
-    if quick {
-        let arguments = everything.split(' ').chain(["--lib", "--bins", "--tests"]);
-        report.step("tests", || run(&mut cargo(arguments)));
-        return report.finish();
+    let mut report = Report::new("step");
+    if !quick {
+        bring_tools(&mut report);
     }
-    bring_tools(&mut report);
-    report.step("tests", || {
-        let mut tests = cargo(everything.split(' '));
-        run(no_skip(tests.envs(MANY)))
+    let mut programs = Vec::new();
+    report.step("build", || {
+        programs = programs::build()?;
+        Ok(())
     });
-    match examples(&shell::root().join("crates/leasehold/examples")) {
-        Err(error) => report.step("examples", || Err(error)),
-        Ok(examples) => {
-            for name in examples {
-                report.step(format!("example {name}"), || example(&name));
-            }
+    let (tests, examples): (Vec<_>, Vec<_>) = programs
+        .into_iter()
+        .partition(|program| program.kind == Kind::Test);
+    let mut summary = String::new();
+    report.step("tests", || {
+        let many = MANY.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let no_skip = ("LEASEHOLD_NO_SKIP".to_owned(), "1".to_owned());
+        let variables: Vec<_> = many.into_iter().chain([no_skip]).collect();
+        let runs = suite::run(tests, if quick { &[] } else { &variables })?;
+        summary = suite::summary(&runs);
+        let failed = runs.iter().filter(|(_, run)| !run.has_passed());
+        match failed
+            .map(|(program, _)| program.name.as_str())
+            .collect::<Vec<_>>()
+        {
+            failed if runs.is_empty() && failed.is_empty() => Err("no test has run".to_owned()),
+            failed if failed.is_empty() => Ok(()),
+            failed => Err(format!("failed: {}", failed.join(", "))),
+        }
+    });
+    if !quick {
+        report.step("doc tests", || {
+            let arguments = "test --workspace --all-features --doc --no-fail-fast";
+            run_within(DOC_LIMIT, no_skip(&mut cargo(arguments.split(' '))))
+        });
+        for program in examples {
+            report.step(program.name, || {
+                run_within(EXAMPLE_LIMIT, no_skip(&mut Command::new(program.file)))
+            });
         }
     }
+    println!("{summary}");
     report.finish()
 }
 
@@ -57,55 +80,7 @@ fn bring_tools(report: &mut Report) {
     report.step("foreign clients", clients::build);
 }
 
-/// The tests have built it, with the same features: to build one package alone
-/// would build the library once more.
-fn example(name: &str) -> Outcome {
-    let program = shell::target().join("debug/examples").join(name);
-    run_within(EXAMPLE_LIMIT, no_skip(&mut Command::new(program)))
-}
-
 /// A test that would skip because a tool is missing fails instead.
 fn no_skip(command: &mut Command) -> &mut Command {
     command.env("LEASEHOLD_NO_SKIP", "1")
-}
-
-/// The names of the examples in a folder: `NAME.rs` and `NAME/main.rs`.
-fn examples(folder: &Path) -> Result<Vec<String>, String> {
-    if !folder.exists() {
-        return Ok(Vec::new());
-    }
-    let entries = fs::read_dir(folder)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| format!("reading {}: {error}", folder.display()))?;
-    let mut names: Vec<_> = entries
-        .iter()
-        .map(fs::DirEntry::path)
-        .filter(|path| path.extension().is_some_and(|x| x == "rs") || path.join("main.rs").exists())
-        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
-        .collect();
-    names.sort();
-    Ok(names)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn examples_are_sources_not_other_files() {
-        let names = examples(&shell::root().join("crates/xtask/src")).unwrap();
-        assert!(names.contains(&"report".to_owned()));
-        assert!(!names.contains(&"apt.sh".to_owned()));
-    }
-
-    #[test]
-    fn a_folder_with_a_main_is_an_example() {
-        let names = examples(&shell::root().join("crates/xtask")).unwrap();
-        assert_eq!(names, ["src"]);
-    }
-
-    #[test]
-    fn without_the_folder_there_are_no_examples() {
-        assert!(examples(Path::new("/nowhere")).unwrap().is_empty());
-    }
 }

@@ -1,0 +1,159 @@
+//! The test programs: what cargo builds, how long each may take, and which run beside others.
+
+use crate::json;
+use crate::shell::{self, cargo};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A test program or an example that cargo has built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// What people call it: `leasehold conformance`.
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) file: PathBuf,
+    /// The folder of its package, where cargo would start it.
+    pub(crate) folder: PathBuf,
+    /// The arguments of `cargo test` that select it.
+    pub(crate) select: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Test,
+    Example,
+}
+
+/// How many shares of the machine there are for programs that run beside each other.
+pub(crate) const SHARES: usize = 4;
+
+/// What a program takes of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Weight {
+    /// How many of the machine's shares.
+    pub(crate) shares: usize,
+    /// A program that takes longer hangs.
+    pub(crate) limit: Duration,
+}
+
+/// Programs that are not heavy. The longest first: those that start last should be short.
+const LIGHT: &[(&str, usize)] = &[
+    ("leasehold-models redlock_models", 1),
+    ("leasehold-models gate_models", 1),
+    ("leasehold simulation", 1),
+    ("leasehold unit", 1),
+    ("leasehold faults", 1),
+    ("leasehold-cli program", 1),
+    ("leasehold-lab unit", 1),
+    ("leasehold-lab program", 1),
+    ("leasehold-lab browser", 2),
+    ("leasehold docs", 1),
+    ("leasehold api", 1),
+    ("leasehold blocking", 1),
+    ("leasehold telemetry", 1),
+    ("leasehold fence_http", 1),
+    ("leasehold-models unit", 1),
+    ("xtask program", 1),
+];
+
+/// A program of which nothing is known takes the whole machine.
+pub(crate) fn weight(name: &str) -> Weight {
+    let limit = Duration::from_secs(30 * 60);
+    match LIGHT.iter().find(|(light, _)| *light == name) {
+        Some(&(_, shares)) => Weight { shares, limit },
+        None => Weight {
+            shares: SHARES,
+            limit,
+        },
+    }
+}
+
+/// Builds every test program and every example of the workspace.
+///
+/// # Errors
+/// If something does not compile.
+pub(crate) fn build() -> Result<Vec<Program>, String> {
+    let arguments = "test --workspace --all-features --no-run --message-format";
+    let mut command = cargo(arguments.split(' '));
+    let messages = shell::output(command.arg("json-render-diagnostics"))?;
+    let mut programs: Vec<_> = messages.lines().filter_map(program).collect();
+    programs.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(programs)
+}
+
+/// The program that a message of cargo tells of, if it tells of one.
+fn program(message: &str) -> Option<Program> {
+    let file = json::text(message, "executable")?;
+    let manifest = PathBuf::from(json::text(message, "manifest_path")?);
+    let target = json::text(message, "name")?;
+    let folder = manifest.parent()?.to_owned();
+    let package = folder.file_name()?.to_string_lossy().into_owned();
+    let is_kind = |kind: &str| message.contains(&format!("\"kind\":[\"{kind}\"]"));
+    let (_, profile) = message.split_once("\"profile\":")?;
+    let is_test = profile.contains("\"test\":true}");
+    let (kind, name, select) = if is_kind("example") {
+        (
+            Kind::Example,
+            format!("example {target}"),
+            format!("--example {target}"),
+        )
+    } else if is_kind("test") {
+        let name = format!("{package} {target}");
+        (Kind::Test, name, format!("--test {target}"))
+    } else if is_test && is_kind("bin") {
+        (
+            Kind::Test,
+            format!("{package} program"),
+            format!("-p {package} --bins"),
+        )
+    } else if is_test {
+        (
+            Kind::Test,
+            format!("{package} unit"),
+            format!("-p {package} --lib"),
+        )
+    } else {
+        return None;
+    };
+    Some(Program {
+        name,
+        kind,
+        file: file.into(),
+        folder,
+        select,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message as cargo writes it, shortened.
+    fn message(kind: &str, target: &str, is_test: bool, executable: &str) -> String {
+        format!(
+            r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/lab/Cargo.toml","target":{{"kind":["{kind}"],"name":"{target}","test":true}},"profile":{{"opt_level":"1","test":{is_test}}},"executable":{executable}}}"#
+        )
+    }
+
+    #[test]
+    fn a_test_program_is_named_by_package_and_target() {
+        let found = program(&message("test", "matrix", true, r#""/t/matrix-1""#)).unwrap();
+        assert_eq!(found.name, "lab matrix");
+        assert_eq!(found.select, "--test matrix");
+        assert_eq!(found.folder, PathBuf::from("/w/crates/lab"));
+    }
+
+    #[test]
+    fn a_program_that_users_run_is_no_test_program() {
+        assert_eq!(program(&message("bin", "lab", false, r#""/t/lab""#)), None);
+        assert_eq!(program(&message("lib", "lab", true, "null")), None);
+        let units = program(&message("bin", "lab", true, r#""/t/lab-1""#)).unwrap();
+        assert_eq!(units.name, "lab program");
+    }
+
+    #[test]
+    fn an_unknown_program_takes_the_whole_machine() {
+        assert_eq!(weight("leasehold unheard-of").shares, SHARES);
+        assert!(LIGHT.iter().all(|(_, shares)| *shares <= SHARES));
+    }
+}

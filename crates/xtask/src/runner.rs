@@ -1,0 +1,395 @@
+//! Runs one test program to its end and reads what it tells of its cases.
+//!
+//! A program that takes too long is ended, and so is every process that it leaves behind. The
+//! program tells of its cases in the JSON lines of libtest, which an environment variable
+//! makes available on a stable toolchain; libtest-mimic writes the same lines.
+
+use crate::json;
+use crate::programs::Program;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use std::{process, thread};
+
+/// A case that takes longer hangs, and its program is ended.
+const CASE_LIMIT: Duration = Duration::from_secs(300);
+
+/// Every process below a program has this variable, so that those are found that have left
+/// its process group.
+const MARK: &str = "LEASEHOLD_TEST_PROGRAM";
+
+/// How a case ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    Failed,
+    Ignored,
+    /// It began and its program ended before it did.
+    Unfinished,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) verdict: Verdict,
+    pub(crate) took: Duration,
+    /// What it printed, or why it was ignored.
+    pub(crate) text: String,
+}
+
+/// What came of one program.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) cases: Vec<Case>,
+    pub(crate) took: Duration,
+    /// Why the program as a whole failed, beside its cases.
+    pub(crate) wrong: Option<String>,
+    /// The names of processes that it left behind.
+    pub(crate) left: Vec<String>,
+    /// Everything it wrote.
+    pub(crate) log: PathBuf,
+}
+
+impl Run {
+    pub(crate) fn has_passed(&self) -> bool {
+        self.wrong.is_none() && self.bad().next().is_none()
+    }
+
+    /// The cases that failed or did not end.
+    pub(crate) fn bad(&self) -> impl Iterator<Item = &Case> {
+        let is_bad = |case: &&Case| matches!(case.verdict, Verdict::Failed | Verdict::Unfinished);
+        self.cases.iter().filter(is_bad)
+    }
+
+    pub(crate) fn count(&self, verdict: Verdict) -> usize {
+        let cases = self.cases.iter();
+        cases.filter(|case| case.verdict == verdict).count()
+    }
+}
+
+/// What a program is started with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Setting {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) variables: Vec<(String, String)>,
+    pub(crate) limit: Duration,
+}
+
+/// Runs a program; `progress` is called with the number of cases that have ended and of all.
+pub(crate) fn run(
+    program: &Program,
+    setting: &Setting,
+    folder: &Path,
+    mut progress: impl FnMut(usize, usize),
+) -> Run {
+    let started = Instant::now();
+    let log = folder.join(format!("{}.log", program.name.replace(' ', "-")));
+    let mut run = Run {
+        cases: Vec::new(),
+        took: Duration::ZERO,
+        wrong: None,
+        left: Vec::new(),
+        log,
+    };
+    let mark = format!("{}-{}", process::id(), program.name.replace(' ', "-"));
+    let child = start(program, setting, &mark, &run.log);
+    match child {
+        Err(error) => run.wrong = Some(format!("it did not start: {error}")),
+        Ok((child, lines, log)) => {
+            let mut reading = Reading::new(log);
+            let limit = started + setting.limit;
+            run.wrong = follow(child, &lines, &mut reading, limit, &mut progress).err();
+            run.left = end_leftovers(&mark);
+            // Whatever kept the pipe open is gone now.
+            while let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
+                reading.take(&line);
+            }
+            run.cases = reading.cases();
+        }
+    }
+    run.took = started.elapsed();
+    run
+}
+
+type Started = (Child, Receiver<String>, File);
+
+fn start(program: &Program, setting: &Setting, mark: &str, log: &Path) -> std::io::Result<Started> {
+    let log = File::create(log)?;
+    let mut child = Command::new(&program.file)
+        .args(["-Z", "unstable-options", "--format", "json"])
+        .args(&setting.arguments)
+        .envs(setting.variables.iter().cloned())
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_MANIFEST_DIR", &program.folder)
+        .env(MARK, mark)
+        .current_dir(&program.folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log.try_clone()?)
+        .process_group(0)
+        .spawn()?;
+    let (sender, lines) = mpsc::channel();
+    if let Some(output) = child.stdout.take() {
+        thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    Ok((child, lines, log))
+}
+
+/// Reads until the program ends, or ends it at its limit.
+fn follow(
+    mut child: Child,
+    lines: &Receiver<String>,
+    reading: &mut Reading,
+    limit: Instant,
+    progress: &mut impl FnMut(usize, usize),
+) -> Result<(), String> {
+    loop {
+        match lines.recv_timeout(Duration::from_millis(50)) {
+            Ok(line) => {
+                reading.take(&line);
+                progress(reading.ended.len(), reading.count);
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(Duration::from_millis(20)),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let ended = child.try_wait();
+        if let Some(status) = ended.map_err(|error| format!("it is out of reach: {error}"))? {
+            end_group(&child);
+            while let Ok(line) = lines.recv_timeout(Duration::from_millis(100)) {
+                reading.take(&line);
+            }
+            let has_failed = reading
+                .ended
+                .iter()
+                .any(|case| case.verdict == Verdict::Failed);
+            return match status.success() || (has_failed && status.code() == Some(101)) {
+                true => Ok(()),
+                false => Err(format!("it ended with {status}")),
+            };
+        }
+        let hung = reading
+            .longest()
+            .filter(|(_, since)| since.elapsed() > CASE_LIMIT);
+        let why = match hung {
+            Some((name, _)) => format!("ended: {name} took longer than {CASE_LIMIT:?}"),
+            None if Instant::now() > limit => "ended: it took longer than its limit".to_owned(),
+            None => continue,
+        };
+        end_group(&child);
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(why);
+    }
+}
+
+/// Ends the processes of a program's group that still run.
+fn end_group(child: &Child) {
+    let group = format!("-{}", child.id());
+    let mut kill = Command::new("kill");
+    kill.args(["-KILL", "--", &group]).stderr(Stdio::null());
+    let _ = kill.status();
+}
+
+/// Ends the processes that have a program's mark in their environment, and names them.
+fn end_leftovers(mark: &str) -> Vec<String> {
+    let wanted = format!("{MARK}={mark}").into_bytes();
+    let mut names = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let id = entry.file_name().to_string_lossy().into_owned();
+        if !id.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment
+            .split(|byte| *byte == 0)
+            .any(|word| word == wanted)
+        {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            names.push(name.trim().to_owned());
+            let mut kill = Command::new("kill");
+            let _ = kill.args(["-KILL", &id]).stderr(Stdio::null()).status();
+        }
+    }
+    names
+}
+
+/// What the lines of a program say of its cases.
+struct Reading {
+    log: File,
+    count: usize,
+    running: BTreeMap<String, Instant>,
+    ended: Vec<Case>,
+}
+
+impl Reading {
+    fn new(log: File) -> Self {
+        Self {
+            log,
+            count: 0,
+            running: BTreeMap::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, line: &str) {
+        let is_ours = line.starts_with('{');
+        let kind = is_ours.then(|| json::text(line, "type")).flatten();
+        let event = is_ours.then(|| json::text(line, "event")).flatten();
+        match (kind.as_deref(), event.as_deref()) {
+            (Some("suite"), Some("started")) => {
+                self.count = json::number(line, "test_count").unwrap_or(0);
+            }
+            (Some("suite"), _) => {}
+            (Some("test"), Some(event)) => self.case(line, event),
+            _ => {
+                let _ = writeln!(self.log, "{line}");
+            }
+        }
+    }
+
+    fn case(&mut self, line: &str, event: &str) {
+        let Some(name) = json::text(line, "name") else {
+            return;
+        };
+        let verdict = match event {
+            "ok" => Verdict::Passed,
+            "failed" => Verdict::Failed,
+            "ignored" => Verdict::Ignored,
+            "started" => {
+                self.running.insert(name, Instant::now());
+                return;
+            }
+            _ => return,
+        };
+        let started = self.running.remove(&name);
+        let text = ["stdout", "message"].map(|field| json::text(line, field));
+        let text = text.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        if verdict == Verdict::Failed {
+            let _ = writeln!(self.log, "--- {name} failed\n{text}\n---");
+        }
+        self.ended.push(Case {
+            name,
+            verdict,
+            took: started.map_or(Duration::ZERO, |started| started.elapsed()),
+            text,
+        });
+    }
+
+    fn longest(&self) -> Option<(&str, Instant)> {
+        let running = self.running.iter();
+        let longest = running.min_by_key(|(_, since)| **since);
+        longest.map(|(name, since)| (name.as_str(), *since))
+    }
+
+    fn cases(self) -> Vec<Case> {
+        let unfinished = self.running.into_iter().map(|(name, since)| Case {
+            name,
+            verdict: Verdict::Unfinished,
+            took: since.elapsed(),
+            text: String::new(),
+        });
+        self.ended.into_iter().chain(unfinished).collect()
+    }
+}
+
+/// Where the logs of this run go.
+///
+/// # Errors
+/// If the folder cannot be made.
+pub(crate) fn logs() -> Result<PathBuf, String> {
+    let folder = crate::shell::target().join("test-logs");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::env;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A program that is a script and writes what a test program would.
+    fn run_script(name: &str, script: &str, limit: Duration) -> Run {
+        let folder = env::temp_dir().join(format!("xtask-runner-{name}-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("script");
+        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        let program = Program {
+            name: name.to_owned(),
+            kind: crate::programs::Kind::Test,
+            file,
+            folder: folder.clone(),
+            select: String::new(),
+        };
+        let setting = Setting {
+            limit,
+            ..Setting::default()
+        };
+        let run = run(&program, &setting, &folder, |_, _| ());
+        fs::remove_dir_all(&folder).unwrap();
+        run
+    }
+
+    const STARTED: &str = r#"echo '{ "type": "test", "event": "started", "name": "a" }'"#;
+
+    #[test]
+    fn cases_are_read_from_the_lines_of_the_program() {
+        let script = format!(
+            r#"{STARTED}
+            echo '{{ "type": "test", "name": "a", "event": "ok" }}'
+            echo '{{ "type": "test", "name": "b", "event": "ignored", "message": "needs x" }}'
+            echo '{{ "type": "test", "name": "c", "event": "failed", "stdout": "why" }}'
+            exit 101"#
+        );
+        let run = run_script("lines", &script, Duration::from_secs(60));
+        assert_eq!(run.wrong, None);
+        assert!(!run.has_passed());
+        assert_eq!(run.count(Verdict::Passed), 1);
+        assert_eq!(run.count(Verdict::Ignored), 1);
+        assert_eq!(run.bad().next().unwrap().text, "why");
+    }
+
+    #[test]
+    fn a_program_that_dies_leaves_an_unfinished_case() {
+        let run = run_script(
+            "dies",
+            &format!("{STARTED}\nkill -9 $$"),
+            Duration::from_secs(60),
+        );
+        assert!(run.wrong.as_deref().unwrap().contains("signal: 9"));
+        assert_eq!(run.count(Verdict::Unfinished), 1);
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_with_all_it_started() {
+        let script = format!("{STARTED}\nsetsid sleep 987 &\nsleep 986 & wait");
+        let run = run_script("hangs", &script, Duration::from_secs(2));
+        assert!(
+            run.wrong
+                .as_deref()
+                .unwrap()
+                .contains("longer than its limit")
+        );
+        assert!(run.left.contains(&"sleep".to_owned()), "{:?}", run.left);
+    }
+
+    #[test]
+    fn a_program_that_ends_well_without_a_word_has_passed() {
+        let run = run_script("silent", "exit 0", Duration::from_secs(60));
+        assert!(run.has_passed());
+    }
+}
