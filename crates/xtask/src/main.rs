@@ -25,6 +25,7 @@ mod rules;
 mod runner;
 mod servers;
 mod shell;
+mod stress;
 mod suite;
 mod test;
 mod tools;
@@ -39,6 +40,8 @@ usage: cargo xtask <chore>
                    test and every example
   test --quick     unit and integration tests only; installs nothing, and a
                    test whose tool is missing may skip
+  stress N PATTERN repeat the tests whose name contains PATTERN N times beside
+                   four processor hogs, and print how often each fails
   tools            only install and build what the tests need
   verify           formatting, lints, each feature alone, docs, licences, links
                    and house rules; changes nothing
@@ -50,10 +53,18 @@ usage: cargo xtask <chore>
 #[derive(Debug, PartialEq, Eq)]
 enum Chore {
     Help,
-    Test { quick: bool },
+    Test {
+        quick: bool,
+    },
+    Stress {
+        times: Option<usize>,
+        pattern: Option<String>,
+    },
     Tools,
     Verify,
-    Lab { within: Option<String> },
+    Lab {
+        within: Option<String>,
+    },
     Fix,
 }
 
@@ -70,6 +81,7 @@ fn main() -> ExitCode {
             true
         }
         Chore::Test { quick } => test::test(quick),
+        Chore::Stress { times, pattern } => stress::stress(times, pattern.as_deref()),
         Chore::Tools => test::tools(),
         Chore::Verify => verify::verify(),
         Chore::Lab { within } => lab::lab(within.as_deref()),
@@ -87,6 +99,7 @@ fn chore(words: &[&str]) -> Option<Chore> {
         [] | ["help" | "-h" | "--help"] | [_, "-h" | "--help"] => Some(Chore::Help),
         ["test"] => Some(Chore::Test { quick: false }),
         ["test", "--quick"] => Some(Chore::Test { quick: true }),
+        ["stress", rest @ ..] => stressed(rest),
         ["tools"] => Some(Chore::Tools),
         ["verify"] => Some(Chore::Verify),
         ["lab"] => Some(Chore::Lab { within: None }),
@@ -98,6 +111,20 @@ fn chore(words: &[&str]) -> Option<Chore> {
     }
 }
 
+/// A number, a pattern, or both in this order.
+fn stressed(words: &[&str]) -> Option<Chore> {
+    let (times, rest) = match words {
+        [first, rest @ ..] if first.parse::<usize>().is_ok() => (first.parse().ok(), rest),
+        _ => (None, words),
+    };
+    let pattern = match rest {
+        [] => None,
+        [pattern] if !pattern.starts_with('-') => Some((*pattern).to_owned()),
+        _ => return None,
+    };
+    Some(Chore::Stress { times, pattern })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +133,22 @@ mod tests {
     fn no_arguments_ask_for_help() {
         assert_eq!(chore(&[]), Some(Chore::Help));
         assert_eq!(chore(&["test", "--help"]), Some(Chore::Help));
+    }
+
+    #[test]
+    fn stress_takes_a_number_and_a_pattern() {
+        let stress = |times, pattern: Option<&str>| {
+            let pattern = pattern.map(str::to_owned);
+            Some(Chore::Stress { times, pattern })
+        };
+        assert_eq!(chore(&["stress"]), stress(None, None));
+        assert_eq!(chore(&["stress", "9"]), stress(Some(9), None));
+        assert_eq!(chore(&["stress", "etcd"]), stress(None, Some("etcd")));
+        assert_eq!(
+            chore(&["stress", "9", "etcd"]),
+            stress(Some(9), Some("etcd"))
+        );
+        assert_eq!(chore(&["stress", "--times"]), None);
     }
 
     #[test]
