@@ -18,14 +18,3 @@ pub mod resource;
 pub mod story;
 pub mod torture;
 pub mod worker;
-
-#[path = "../../leasehold/tests/server/etcd.rs"]
-mod etcd_server;
-#[path = "../../leasehold/tests/server/mysql.rs"]
-mod mysql_server;
-#[path = "../../leasehold/tests/server/postgres.rs"]
-mod postgres_server;
-#[path = "../../leasehold/tests/server/mod.rs"]
-mod server;
-#[path = "../../leasehold/tests/server/zookeeper.rs"]
-mod zookeeper_server;

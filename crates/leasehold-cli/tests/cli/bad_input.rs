@@ -7,7 +7,7 @@ fn refused(world: &World, arguments: &[&str], code: i32, says: &str) {
     world.refuses(arguments, code, says);
 }
 
-#[test]
+#[testbed::test]
 fn names_that_are_not_allowed_are_usage_errors() {
     let world = World::new();
     let long = "x".repeat(513);
@@ -28,7 +28,7 @@ fn names_that_are_not_allowed_are_usage_errors() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn odd_names_that_are_allowed_work() {
     let world = World::new();
     for name in [
@@ -45,7 +45,7 @@ fn odd_names_that_are_allowed_work() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn numbers_and_durations_out_of_bounds_are_usage_errors() {
     let world = World::new();
     refused(
@@ -90,7 +90,7 @@ fn numbers_and_durations_out_of_bounds_are_usage_errors() {
     refused(&world, &arguments, 64, "--max-hold is 1.0s");
 }
 
-#[test]
+#[testbed::test]
 fn arguments_that_do_not_fit_are_usage_errors_with_the_nearest_right_one() {
     let world = World::new();
     refused(&world, &["doctr"], 64, "'doctor'");
@@ -118,7 +118,7 @@ fn arguments_that_do_not_fit_are_usage_errors_with_the_nearest_right_one() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn a_wrong_url_is_a_configuration_error() {
     let world = World::new();
     let url = |url, says| refused(&world, &["run", "--url", url, "x", "true"], 78, says);
@@ -129,7 +129,7 @@ fn a_wrong_url_is_a_configuration_error() {
     url("gopher:x", "known are");
 }
 
-#[test]
+#[testbed::test]
 fn a_store_that_is_none_is_a_configuration_error_and_stays_as_it_is() {
     let world = World::new();
     std::fs::create_dir(world.path("folder")).unwrap();
@@ -150,7 +150,7 @@ fn a_store_that_is_none_is_a_configuration_error_and_stays_as_it_is() {
     assert_eq!(std::fs::read_to_string(world.path("text")).unwrap(), text);
 }
 
-#[test]
+#[testbed::test]
 fn a_store_of_a_newer_layout_is_a_configuration_error() {
     let world = World::new();
     assert_eq!(world.run(&["run", "x", "true"]).code, 0);
@@ -161,7 +161,7 @@ fn a_store_of_a_newer_layout_is_a_configuration_error() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn no_secret_is_printed() {
     let canary = "hunter2canary";
     for url in [
@@ -187,7 +187,7 @@ fn no_secret_is_printed() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn the_url_of_the_store_is_in_no_argument_of_a_process() {
     let world = World::new();
     let url = format!("{}?label=canary{}", world.url(), std::process::id());
@@ -204,7 +204,7 @@ fn the_url_of_the_store_is_in_no_argument_of_a_process() {
     assert_eq!(done.stdout.trim(), "0", "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_reader_that_has_seen_enough_ends_us_silently() {
     let world = World::new();
     let script = format!("{} man | head -c 1; echo", env!("CARGO_BIN_EXE_leasehold"));

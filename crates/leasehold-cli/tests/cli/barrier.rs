@@ -18,7 +18,7 @@ fn until_lines(world: &World, file: &str, count: usize) {
     });
 }
 
-#[test]
+#[testbed::test]
 fn on_a_file_all_begin_together_and_none_is_done_before_all_are() {
     all_begin_together_and_none_is_done_before_all_are(&World::new());
 }
@@ -43,7 +43,7 @@ pub(crate) fn all_begin_together_and_none_is_done_before_all_are(world: &World) 
     world.until_claims("x", 0, 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_member_that_is_killed_holds_nobody_up() {
     let world = World::new();
     let dead = member(&world, "2", GO);
@@ -54,7 +54,7 @@ fn a_member_that_is_killed_holds_nobody_up() {
     assert!(world.lines("ended").is_empty());
 }
 
-#[test]
+#[testbed::test]
 fn a_member_that_is_told_to_end_waits_for_nobody() {
     let world = World::new();
     let told = member(
@@ -71,7 +71,7 @@ fn a_member_that_is_told_to_end_waits_for_nobody() {
     world.until_claims("x", 1, 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_member_that_does_not_count_any_more_is_stopped() {
     let world = World::new();
     let both = [member(&world, "2", GO), member(&world, "2", GO)];
@@ -85,7 +85,7 @@ fn a_member_that_does_not_count_any_more_is_stopped() {
     assert!(world.lines("ended").is_empty());
 }
 
-#[test]
+#[testbed::test]
 fn a_wait_for_others_ends_at_its_time() {
     let world = World::new();
     let arguments = [
@@ -102,7 +102,7 @@ fn a_wait_for_others_ends_at_its_time() {
     world.until_claims("x", 0, 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_member_that_takes_too_long_is_told_and_goes_on() {
     let world = World::new();
     let slow = "until test -e told; do sleep 0.02; done; exit 3";
@@ -117,7 +117,7 @@ fn a_member_that_takes_too_long_is_told_and_goes_on() {
     assert_eq!(world.lines("told"), ["x"]);
 }
 
-#[test]
+#[testbed::test]
 fn a_signal_that_comes_with_the_commands_end_counts() {
     let world = World::new();
     for _ in 0..5 {
@@ -126,7 +126,7 @@ fn a_signal_that_comes_with_the_commands_end_counts() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn bad_input_is_one_line() {
     let world = World::new();
     let _waiting = member(&world, "2", "true");

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::world::World;
 
-#[test]
+#[testbed::test]
 fn a_benchmark_gives_figures_beside_the_raw_floor() {
     let world = World::new();
     let done = world.run(&["bench", "--json", "--for", "100ms", "--only", "one task"]);
@@ -20,7 +20,7 @@ fn a_benchmark_gives_figures_beside_the_raw_floor() {
     assert!(value("speed against the raw floor") > 0.0);
 }
 
-#[test]
+#[testbed::test]
 fn processes_that_contend_in_a_benchmark_never_overlap() {
     let world = World::new();
     let done = world.run(&["bench", "--json", "--for", "300ms", "--only", "8 processes"]);
@@ -36,18 +36,13 @@ fn processes_that_contend_in_a_benchmark_never_overlap() {
     assert!(of("grants").iter().all(|&grants| grants > 0.0));
 }
 
-#[test]
+#[testbed::test]
 fn a_benchmark_of_the_gate_gives_figures_beside_nginx() {
     let world = World::new();
     let done = world.run(&["bench", "--json", "--for", "2s", "--only", "gate"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
     let figures: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
-    if let Some(note) = figures[0]["note"].as_str() {
-        let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some_and(|value| value == "1");
-        assert!(!must_run, "{note}");
-        eprintln!("skipped: {note}");
-        return;
-    }
+    testbed::need(figures[0]["note"].as_str());
     let of = |name: &str| {
         let figure = figures.iter().find(|figure| figure["figure"] == name);
         figure.and_then(|figure| figure["value"].as_f64()).unwrap()

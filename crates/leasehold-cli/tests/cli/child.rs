@@ -14,7 +14,7 @@ const FAMILY: &str = "
     echo $$ > outer
     run";
 
-#[test]
+#[testbed::test]
 fn a_signal_reaches_the_command_and_its_children() {
     for signal in [Signal::SIGTERM, Signal::SIGUSR1] {
         let world = World::new();
@@ -33,7 +33,7 @@ fn a_signal_reaches_the_command_and_its_children() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_signal_that_our_parent_ignores_stays_ignored() {
     let world = World::new();
     let script = format!(
@@ -50,7 +50,7 @@ fn a_signal_that_our_parent_ignores_stays_ignored() {
 }
 
 /// They have numbers but no names.
-#[test]
+#[testbed::test]
 fn a_command_that_a_real_time_signal_ends_frees_the_lock() {
     let world = World::new();
     let running = world.start(&["run", "x", "sh", "-c", "kill -40 $$"]);
@@ -58,7 +58,7 @@ fn a_command_that_a_real_time_signal_ends_frees_the_lock() {
     world.until_claims("x", 0, 0);
 }
 
-#[test]
+#[testbed::test]
 fn signals_that_our_parent_blocks_reach_us_all_the_same() {
     let world = World::new();
     // The standard library would clear the mask of what it starts.
@@ -76,7 +76,7 @@ fn signals_that_our_parent_blocks_reach_us_all_the_same() {
     until_dead(pid);
 }
 
-#[test]
+#[testbed::test]
 fn killing_leasehold_kills_the_command_and_its_children_before_the_lock_is_free() {
     let world = World::new();
     let running = world.start(&["run", "--ttl", "1h", "x", "sh", "-c", FAMILY]);
@@ -98,7 +98,7 @@ fn killing_leasehold_kills_the_command_and_its_children_before_the_lock_is_free(
     assert!(!is_alive(outer) && !is_alive(inner));
 }
 
-#[test]
+#[testbed::test]
 fn the_keeper_has_the_sessions_lifeline() {
     let world = World::new();
     let running = world.start(&["run", "x", "sleep", "60"]);
@@ -109,7 +109,7 @@ fn the_keeper_has_the_sessions_lifeline() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn a_keeper_does_its_work_whatever_signals_it_gets() {
     let world = World::new();
     let running = world.start(&["run", "--ttl", "1h", "x", "sh", "-c", FAMILY]);
@@ -134,7 +134,7 @@ fn a_keeper_does_its_work_whatever_signals_it_gets() {
     assert_eq!(world.run(&["run", "-w", "20s", "x", "true"]).code, 0);
 }
 
-#[test]
+#[testbed::test]
 fn killing_leasehold_kills_a_stopped_command_too() {
     let world = World::new();
     let running = world.start(&["run", "--ttl", "1h", "x", "sh", "-c", FAMILY]);
@@ -146,7 +146,7 @@ fn killing_leasehold_kills_a_stopped_command_too() {
     world.until_claims("x", 0, 0);
 }
 
-#[test]
+#[testbed::test]
 fn what_the_command_leaves_in_the_background_lives_on_without_the_lock() {
     let world = World::new();
     let done = world.run(&[
@@ -163,7 +163,7 @@ fn what_the_command_leaves_in_the_background_lives_on_without_the_lock() {
     kill(left, Signal::SIGKILL).unwrap();
 }
 
-#[test]
+#[testbed::test]
 fn the_command_dies_with_leasehold_also_without_a_keeper() {
     let world = World::new();
     let running = world.start(&["run", "--ttl", "1h", "x", "sh", "-c", FAMILY]);
@@ -174,7 +174,7 @@ fn the_command_dies_with_leasehold_also_without_a_keeper() {
     kill(inner, Signal::SIGKILL).unwrap();
 }
 
-#[test]
+#[testbed::test]
 fn no_helper_is_left_when_the_command_has_ended() {
     let world = World::new();
     let script = "echo > begun; until test -e go; do sleep 0.02; done";
@@ -201,7 +201,7 @@ fn keeper(running: &Running) -> Pid {
     })
 }
 
-#[test]
+#[testbed::test]
 fn the_command_has_a_group_of_its_own() {
     let world = World::new();
     let script = "echo $$; cut -d ' ' -f 5 /proc/$$/stat; cut -d ' ' -f 5 /proc/$PPID/stat";
@@ -211,7 +211,7 @@ fn the_command_has_a_group_of_its_own() {
     assert_ne!(numbers[1], numbers[2], "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_is_stopped_by_hand_keeps_the_lock() {
     let world = World::new();
     let running = world.start(&[

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 
 use crate::world::{Done, World, bare};
 
-#[test]
+#[testbed::test]
 fn the_commands_own_code_is_passed_on() {
     let world = World::new();
     for code in [0, 1, 42, 255] {
@@ -13,7 +13,7 @@ fn the_commands_own_code_is_passed_on() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_a_signal_ends_is_128_and_the_signal() {
     let world = World::new();
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139)] {
@@ -22,7 +22,7 @@ fn a_command_that_a_signal_ends_is_128_and_the_signal() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_lock_held_elsewhere_is_75_at_once_with_nonblock() {
     let world = World::new();
     let _holder = world.start(&["run", "--label", "nightly", "x", "sleep", "60"]);
@@ -35,7 +35,7 @@ fn a_lock_held_elsewhere_is_75_at_once_with_nonblock() {
     assert_eq!(world.run(&["hold", "-n", "x"]).code, 75);
 }
 
-#[test]
+#[testbed::test]
 fn a_lock_held_elsewhere_is_75_when_the_wait_is_over() {
     let world = World::new();
     let _holder = world.start(&["run", "x", "sleep", "60"]);
@@ -46,7 +46,7 @@ fn a_lock_held_elsewhere_is_75_when_the_wait_is_over() {
     world.until_claims("x", 1, 0);
 }
 
-#[test]
+#[testbed::test]
 fn the_code_for_held_elsewhere_can_be_chosen() {
     let world = World::new();
     let _holder = world.start(&["run", "x", "sleep", "60"]);
@@ -65,7 +65,7 @@ fn the_code_for_held_elsewhere_can_be_chosen() {
     assert_eq!((quiet.code, quiet.stderr.as_str()), (75, ""));
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_is_not_there_is_127_and_one_that_cannot_run_126() {
     let world = World::new();
     let missing = world.run(&["run", "x", "no-such-command"]);
@@ -80,7 +80,7 @@ fn a_command_that_is_not_there_is_127_and_one_that_cannot_run_126() {
     assert!(plain.complaint().contains("./plain"), "{plain:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_cannot_run_is_told_before_the_wait() {
     let world = World::new();
     let _holder = world.start(&["run", "x", "sleep", "60"]);
@@ -88,7 +88,7 @@ fn a_command_that_cannot_run_is_told_before_the_wait() {
     assert_eq!(world.run(&["run", "x", "no-such-command"]).code, 127);
 }
 
-#[test]
+#[testbed::test]
 fn a_store_that_another_program_keeps_locked_is_69() {
     let world = World::new();
     assert_eq!(world.run(&["run", "x", "true"]).code, 0);
@@ -102,7 +102,7 @@ fn a_store_that_another_program_keeps_locked_is_69() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn a_place_where_nobody_may_write_is_77() {
     let done = Done::of(&mut bare([
         "run",
@@ -118,7 +118,7 @@ fn a_place_where_nobody_may_write_is_77() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn a_signal_while_waiting_ends_the_wait_at_once_and_leaves_no_claim() {
     for (signal, code) in [
         (Signal::SIGTERM, 143),

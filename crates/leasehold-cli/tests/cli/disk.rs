@@ -7,7 +7,7 @@ use crate::world::{Done, World};
 
 /// Runs the script where mounting harms nobody, with `$1` for an empty folder
 /// and `leasehold` for the program; `None` if this machine does not allow it.
-fn mounted(world: &World, script: &str) -> Option<Done> {
+fn mounted(world: &World, script: &str) -> Done {
     let folder = world.path("disk");
     std::fs::create_dir(&folder).unwrap();
     let unshare = || {
@@ -20,25 +20,15 @@ fn mounted(world: &World, script: &str) -> Option<Done> {
         .arg(&folder)
         .output()
         .is_ok_and(|output| output.status.success());
-    if !is_allowed {
-        skip("unshare and mount are not possible here");
-        return None;
-    }
+    testbed::need((!is_allowed).then_some("the right to unshare and mount"));
     let program = env!("CARGO_BIN_EXE_leasehold");
     let script = format!("leasehold() {{ '{program}' \"$@\"; }}; {script}");
     let mut command = unshare();
     command.args([&script, "sh"]).arg(&folder);
-    Some(Done::of(&mut command))
+    Done::of(&mut command)
 }
 
-/// Says so; where nothing may be skipped, fails.
-fn skip(why: &str) {
-    let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some();
-    assert!(!must_run, "{why}");
-    eprintln!("skipped: {why}");
-}
-
-#[test]
+#[testbed::test]
 fn a_full_disk_is_one_clear_line_and_nothing_is_lost() {
     let world = World::new();
     let script = r#"
@@ -51,15 +41,13 @@ fn a_full_disk_is_one_clear_line_and_nothing_is_lost() {
         rm "$1/filler"
         leasehold run x -- echo works again
     "#;
-    let Some(done) = mounted(&world, script) else {
-        return;
-    };
+    let done = mounted(&world, script);
     assert_eq!(done.stdout, "full: 69\nworks again\n", "{}", done.stderr);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
     assert!(done.stderr.contains("disk is full"), "{}", done.stderr);
 }
 
-#[test]
+#[testbed::test]
 fn a_read_only_disk_is_denied() {
     let world = World::new();
     let script = r#"
@@ -70,14 +58,12 @@ fn a_read_only_disk_is_denied() {
         code=0; leasehold run x -- echo ran || code=$?
         echo "read-only: $code"
     "#;
-    let Some(done) = mounted(&world, script) else {
-        return;
-    };
+    let done = mounted(&world, script);
     assert_eq!(done.stdout, "read-only: 77\n", "{}", done.stderr);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
 }
 
-#[test]
+#[testbed::test]
 fn a_file_system_whose_locks_may_not_hold_is_refused() {
     let world = World::new();
     let script = r#"
@@ -88,11 +74,9 @@ fn a_file_system_whose_locks_may_not_hold_is_refused() {
         echo "remote: $code, $(ls "$1/local" | wc -l) files"
         umount "$1/remote"
     "#;
-    let Some(done) = mounted(&world, script) else {
-        return;
-    };
+    let done = mounted(&world, script);
     if done.stdout == "none\n" {
-        return skip("a FUSE file system cannot be mounted here: install bindfs");
+        testbed::need(Some("the right to mount a FUSE file system, or bindfs"));
     }
     assert_eq!(done.stdout, "remote: 78, 0 files\n", "{}", done.stderr);
     assert!(done.stderr.contains("is on fuse"), "{}", done.stderr);

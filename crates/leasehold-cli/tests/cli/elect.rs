@@ -74,18 +74,17 @@ fn observe(url: String, stop: std::sync::mpsc::Receiver<u64>) -> Vec<Sighting> {
     })
 }
 
-#[test]
+#[testbed::test]
 fn a_leader_that_is_killed_fifty_times_is_followed_by_one_other_each_time() {
     one_follows_the_other(&World::new(), 50);
 }
 
 /// A server that hears of no death but by silence.
 #[cfg(feature = "redis")]
-#[test]
+#[testbed::test]
 fn a_leader_that_is_killed_is_followed_by_one_other_on_a_server() {
-    if let Some(server) = crate::redis_server::Server::start() {
-        one_follows_the_other(&World::on(format!("{}?ttl=1s", server.world().url())), 12);
-    }
+    let server = crate::redis_server::Server::start();
+    one_follows_the_other(&World::on(format!("{}?ttl=1s", server.url())), 12);
 }
 
 fn one_follows_the_other(world: &World, kill_times: usize) {
@@ -140,7 +139,7 @@ fn one_follows_the_other(world: &World, kill_times: usize) {
     );
 }
 
-#[test]
+#[testbed::test]
 fn the_command_knows_its_term_and_its_end_lets_another_lead() {
     let world = World::new();
     for term in ["1", "2"] {
@@ -151,7 +150,7 @@ fn the_command_knows_its_term_and_its_end_lets_another_lead() {
     assert_eq!(done.code, 7, "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn one_that_stands_forever_leads_again_until_a_signal_comes() {
     let world = World::new();
     let script = "echo $LEASEHOLD_TERM >> led; test $LEASEHOLD_TERM = 1 || exec sleep 1000";
@@ -166,7 +165,7 @@ fn one_that_stands_forever_leads_again_until_a_signal_comes() {
     assert_eq!(done.stdout.trim_end(), "3", "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_signal_that_comes_with_the_commands_end_ends_one_that_stands_forever() {
     let world = World::new();
     let told = "echo >> led; trap '' TERM; kill -TERM $PPID; exit 0";
@@ -176,7 +175,7 @@ fn a_signal_that_comes_with_the_commands_end_ends_one_that_stands_forever() {
 }
 
 /// It is a mutex of that name; whoever has it leads nobody.
-#[test]
+#[testbed::test]
 fn a_plain_lock_of_the_name_is_waited_for() {
     let world = World::new();
     let plain = world.start(&["run", "leader", "sleep", "60"]);
@@ -189,7 +188,7 @@ fn a_plain_lock_of_the_name_is_waited_for() {
     assert_eq!((done.code, done.stdout.trim_end()), (0, "1"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_leader_that_is_broken_is_stopped_and_says_so() {
     let world = World::new();
     let running = world.start(&["elect", "leader", "-c", "echo $$ > pid; exec sleep 1000"]);
@@ -201,7 +200,7 @@ fn a_leader_that_is_broken_is_stopped_and_says_so() {
     until_dead(command);
 }
 
-#[test]
+#[testbed::test]
 fn bad_input_is_one_line() {
     let world = World::new();
     let long = "x".repeat(2000);

@@ -49,7 +49,7 @@ fn stopped_holder(world: &World, write: &str) -> Done {
     first.done()
 }
 
-#[test]
+#[testbed::test]
 fn a_holder_that_was_stopped_past_its_ttl_is_refused() {
     let world = World::new();
     let done = stopped_holder(&world, "leasehold fence ledger echo stale");
@@ -58,7 +58,7 @@ fn a_holder_that_was_stopped_past_its_ttl_is_refused() {
     assert_eq!(content(&world, "ledger"), "fresh\n");
 }
 
-#[test]
+#[testbed::test]
 fn without_the_fence_it_writes_over_the_next_one() {
     let world = World::new();
     stopped_holder(&world, "echo stale > ledger");
@@ -66,7 +66,7 @@ fn without_the_fence_it_writes_over_the_next_one() {
     assert_eq!(content(&world, "ledger"), "stale\n");
 }
 
-#[test]
+#[testbed::test]
 fn a_holder_that_claimed_before_is_refused_when_its_command_ends() {
     let world = World::new();
     let script = "echo > claimed; until [ -e go ]; do sleep 0.01; done; echo stale";
@@ -82,7 +82,7 @@ fn a_holder_that_claimed_before_is_refused_when_its_command_ends() {
     assert_eq!(content(&world, "ledger"), "fresh\n");
 }
 
-#[test]
+#[testbed::test]
 fn the_command_reads_what_it_replaces_and_a_failing_one_changes_nothing() {
     let world = World::new();
     let add = ["ledger", "sh", "-c", "cat; echo more"];
@@ -98,7 +98,7 @@ fn the_command_reads_what_it_replaces_and_a_failing_one_changes_nothing() {
     assert_eq!(content(&world, "ledger"), "more\nmore\nend\n");
 }
 
-#[test]
+#[testbed::test]
 fn a_check_lets_the_newest_holder_pass_and_nobody_older() {
     let world = World::new();
     for (shown, code) in [(LOW, 0), (LOW, 0), (HIGH, 0), (HIGH, 0), (LOW, 76)] {
@@ -111,7 +111,7 @@ fn a_check_lets_the_newest_holder_pass_and_nobody_older() {
     assert_eq!(exact.code, 0, "{exact:?}");
 }
 
-#[test]
+#[testbed::test]
 fn two_names_of_a_file_have_one_mark() {
     let world = World::new();
     fs::write(world.path("ledger"), "").unwrap();
@@ -122,7 +122,7 @@ fn two_names_of_a_file_have_one_mark() {
     assert_eq!(content(&world, "ledger"), "fresh\n");
 }
 
-#[test]
+#[testbed::test]
 fn what_lies_beside_the_file_is_left_alone() {
     let world = World::new();
     for name in ["ledger.new", "ledger.fence.new"] {
@@ -140,7 +140,7 @@ fn what_lies_beside_the_file_is_left_alone() {
     assert_eq!(names, 4, "nothing else is left behind");
 }
 
-#[test]
+#[testbed::test]
 fn whoever_may_write_the_file_may_raise_its_mark() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let world = World::new();
@@ -161,7 +161,7 @@ fn whoever_may_write_the_file_may_raise_its_mark() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn many_processes_count_exactly() {
     let world = World::new();
     let program = env!("CARGO_BIN_EXE_leasehold");
@@ -185,7 +185,7 @@ fn many_processes_count_exactly() {
     assert_eq!(content(&world, "counter"), "30\n");
 }
 
-#[test]
+#[testbed::test]
 fn bad_input_is_one_line_and_changes_nothing() {
     let world = World::new();
     fs::write(world.path("ledger"), "old\n").unwrap();
@@ -274,22 +274,14 @@ fn killed_at(world: &World, call: &str, number: u32, arguments: &[&str]) -> bool
     }
 }
 
-/// Says so; where nothing may be skipped, fails.
-fn lacks_strace() -> bool {
+fn need_strace() {
     let is_there = Command::new("strace").arg("-V").output().is_ok();
-    let must_run = std::env::var_os("LEASEHOLD_NO_SKIP").is_some();
-    assert!(is_there || !must_run, "strace is missing");
-    if !is_there {
-        eprintln!("skipped: strace is missing");
-    }
-    !is_there
+    testbed::need((!is_there).then_some("strace"));
 }
 
 /// Kills it at each of its steps in turn, on a file that a lower holder wrote.
 fn killed_everywhere(arguments: &[&str], may_be: &[&str]) {
-    if lacks_strace() {
-        return;
-    }
+    need_strace();
     let mut kills = 0;
     for call in STEPS {
         for number in 1.. {
@@ -347,11 +339,9 @@ fn order_of_writes(world: &World, arguments: &[&str]) -> Vec<String> {
     steps.collect()
 }
 
-#[test]
+#[testbed::test]
 fn what_is_named_is_on_the_disk_before_and_the_mark_before_the_data() {
-    if lacks_strace() {
-        return;
-    }
+    need_strace();
     let world = World::new();
     assert_eq!(fence(&world, LOW, &["ledger", "echo", "old"]).code, 0);
     let mark = ["fsync mark", "rename mark", "fsync folder"];
@@ -363,17 +353,17 @@ fn what_is_named_is_on_the_disk_before_and_the_mark_before_the_data() {
     assert_eq!(appending, [&mark[..], &["fsync data"], &mark].concat());
 }
 
-#[test]
+#[testbed::test]
 fn a_replacement_killed_at_any_step_is_done_or_not_and_the_mark_holds() {
     killed_everywhere(&["ledger", "echo", "new"], &["old\n", "new\n"]);
 }
 
-#[test]
+#[testbed::test]
 fn an_append_killed_at_any_step_is_done_or_not_and_the_mark_holds() {
     killed_everywhere(&["-a", "ledger", "echo", "new"], &["old\n", "old\nnew\n"]);
 }
 
-#[test]
+#[testbed::test]
 fn a_holder_that_is_stopped_after_its_claim_does_not_keep_the_next_one_out() {
     let world = World::new();
     let mut slow = fenced(&world, LOW, &["ledger", "sh", "-c", "echo > on; sleep 60"]);

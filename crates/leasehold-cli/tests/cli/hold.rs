@@ -19,7 +19,7 @@ fn holding(world: &World, arguments: &[&str]) -> (Running, Value) {
     (running, serde_json::from_str(&line).unwrap())
 }
 
-#[test]
+#[testbed::test]
 fn a_hold_prints_one_line_and_holds_until_its_input_closes() {
     let world = World::new();
     let (mut running, grant) = holding(&world, &["hold", "--label", "me", "x"]);
@@ -41,7 +41,7 @@ fn a_hold_prints_one_line_and_holds_until_its_input_closes() {
     assert_eq!(world.run(&["run", "-n", "x", "true"]).code, 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_signal_ends_a_hold_with_0() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         let world = World::new();
@@ -52,7 +52,7 @@ fn a_signal_ends_a_hold_with_0() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_lost_hold_prints_a_second_line_and_is_76() {
     let world = World::new();
     let (running, grant) = holding(&world, &["hold", "x"]);
@@ -64,7 +64,7 @@ fn a_lost_hold_prints_a_second_line_and_is_76() {
     assert!(line["lost"].as_str().unwrap().contains("because"), "{line}");
 }
 
-#[test]
+#[testbed::test]
 fn a_lost_hold_is_76_also_if_nobody_reads_its_output() {
     let world = World::new();
     let (mut running, _) = holding(&world, &["hold", "x"]);
@@ -73,14 +73,14 @@ fn a_lost_hold_is_76_also_if_nobody_reads_its_output() {
     assert_eq!(running.done().code, 76);
 }
 
-#[test]
+#[testbed::test]
 fn a_hold_ends_at_its_limit() {
     let world = World::new();
     let (running, _) = holding(&world, &["hold", "--max-hold", "200ms", "x"]);
     assert_eq!(running.done().code, 76);
 }
 
-#[test]
+#[testbed::test]
 fn a_waiting_hold_whose_input_closes_gives_up() {
     let world = World::new();
     let _holder = world.start(&["run", "x", "sleep", "60"]);
@@ -90,7 +90,7 @@ fn a_waiting_hold_whose_input_closes_gives_up() {
     world.until_claims("x", 1, 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_killed_hold_frees_the_lock() {
     let world = World::new();
     let (running, _) = holding(&world, &["hold", "--ttl", "1h", "x"]);

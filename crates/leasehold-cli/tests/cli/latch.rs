@@ -14,7 +14,7 @@ fn left(world: &World, more: &[&str]) -> String {
     done.stdout
 }
 
-#[test]
+#[testbed::test]
 fn on_a_file_who_waits_goes_on_when_all_parts_are_counted() {
     who_waits_goes_on_when_all_parts_are_counted(&World::new());
 }
@@ -36,7 +36,7 @@ pub(crate) fn who_waits_goes_on_when_all_parts_are_counted(world: &World) {
     world.until_claims("x", 0, 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_latch_that_is_kept_for_a_time_is_forgotten() {
     let world = World::new();
     let kept = left(&world, &["--part", "a", "--keep", "2s"]);
@@ -47,7 +47,7 @@ fn a_latch_that_is_kept_for_a_time_is_forgotten() {
     assert_eq!(left(&world, &["--part", "a"]), "2\n");
 }
 
-#[test]
+#[testbed::test]
 fn a_part_that_has_a_name_is_counted_once() {
     let world = World::new();
     for (part, expected) in [("a", "2\n"), ("a", "2\n"), ("b", "1\n"), ("c", "0\n")] {
@@ -55,7 +55,7 @@ fn a_part_that_has_a_name_is_counted_once() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_wait_ends_at_its_time_or_with_a_signal() {
     let world = World::new();
     let late = latch(&world, &["--wait", "--timeout", "50ms"]);
@@ -79,7 +79,7 @@ fn until_signals_are_caught(running: &Running) {
     });
 }
 
-#[test]
+#[testbed::test]
 fn a_latch_has_a_json_form() {
     let world = World::new();
     for (more, left) in [(&[][..], 3), (&["--down", "3"], 0), (&["--wait"], 0)] {
@@ -89,7 +89,7 @@ fn a_latch_has_a_json_form() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn bad_input_is_one_line() {
     let world = World::new();
     assert_eq!(left(&world, &["--down"]), "2\n");

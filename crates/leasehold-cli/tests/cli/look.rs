@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::world::World;
 
-#[test]
+#[testbed::test]
 fn ls_lists_what_the_pattern_means() {
     let world = World::new();
     assert_eq!(world.run(&["ls"]).stdout, "");
@@ -38,7 +38,7 @@ fn ls_lists_what_the_pattern_means() {
     assert!(!table.contains('\u{1b}'), "colours in a pipe: {table:?}");
 }
 
-#[test]
+#[testbed::test]
 fn ls_and_show_have_a_json_form() {
     let world = World::new();
     assert_eq!(world.run(&["ls", "--json"]).json(), serde_json::json!([]));
@@ -65,7 +65,7 @@ fn ls_and_show_have_a_json_form() {
     assert_eq!(shown["evictions"], serde_json::json!([]));
 }
 
-#[test]
+#[testbed::test]
 fn show_tells_holders_waiters_and_what_was_broken() {
     let world = World::new();
     assert_eq!(world.run(&["show", "x"]).stdout, "x: free\n");
@@ -88,7 +88,7 @@ fn show_tells_holders_waiters_and_what_was_broken() {
     assert!(eviction["token"].is_u64() && eviction["at_ms"].is_u64());
 }
 
-#[test]
+#[testbed::test]
 fn breaking_a_free_lock_changes_nothing() {
     let world = World::new();
     let done = world.run(&["break", "x", "--reason", "test"]);
@@ -104,7 +104,7 @@ fn breaking_a_free_lock_changes_nothing() {
     world.until_held("x");
 }
 
-#[test]
+#[testbed::test]
 fn watch_tells_every_event() {
     let world = World::new();
     let mut watch = world.start(&["watch", "--json", "x*"]);
@@ -141,7 +141,7 @@ fn watch_tells_every_event() {
     assert_eq!(watch.done().code, 0);
 }
 
-#[test]
+#[testbed::test]
 fn watch_ends_by_itself_when_told_how_long() {
     let world = World::new();
     let _holder = world.start(&["run", "x", "sleep", "60"]);
@@ -152,7 +152,7 @@ fn watch_ends_by_itself_when_told_how_long() {
     assert!(done.stdout.contains(" held "), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn doctor_tells_promises_and_findings() {
     let world = World::new();
     let done = world.run(&["doctor"]);
@@ -172,7 +172,7 @@ fn doctor_tells_promises_and_findings() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn completions_and_manual_come_from_the_arguments() {
     let world = World::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -192,7 +192,7 @@ fn completions_and_manual_come_from_the_arguments() {
     assert!(world.path("pages/leasehold.1").is_file());
 }
 
-#[test]
+#[testbed::test]
 fn help_and_version_are_answers_and_nothing_is_not() {
     let world = World::new();
     assert!(world.run(&["--version"]).stdout.starts_with("leasehold 0."));

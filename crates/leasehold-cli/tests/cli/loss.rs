@@ -13,7 +13,7 @@ fn heard(world: &World) -> bool {
     world.path("heard").exists()
 }
 
-#[test]
+#[testbed::test]
 fn a_broken_lock_kills_the_command_and_says_who_and_why() {
     let world = World::new();
     let running = world.start(&["run", "--report", "report", "x", "sh", "-c", STUBBORN]);
@@ -32,7 +32,7 @@ fn a_broken_lock_kills_the_command_and_says_who_and_why() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn a_hold_at_its_limit_is_told_first_and_killed_then() {
     let world = World::new();
     let arguments = [
@@ -57,7 +57,7 @@ fn a_hold_at_its_limit_is_told_first_and_killed_then() {
     assert!(!is_alive(world.pid("pid")));
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_obeys_ends_before_the_limit_and_is_still_76() {
     let world = World::new();
     let script = "trap 'echo tidy; exit 0' TERM; while :; do sleep 0.02; done";
@@ -75,7 +75,7 @@ fn a_command_that_obeys_ends_before_the_limit_and_is_still_76() {
     assert_eq!((lost.code, lost.stdout.trim()), (76, "tidy"), "{lost:?}");
 }
 
-#[test]
+#[testbed::test]
 fn children_of_an_obedient_command_have_until_the_limit() {
     let world = World::new();
     let script = "
@@ -97,7 +97,7 @@ fn children_of_an_obedient_command_have_until_the_limit() {
     assert_eq!(world.line("inner"), "wound up");
 }
 
-#[test]
+#[testbed::test]
 fn on_lost_kill_gives_no_warning() {
     let world = World::new();
     let lost = world.run(&[
@@ -115,7 +115,7 @@ fn on_lost_kill_gives_no_warning() {
     assert!(!heard(&world));
 }
 
-#[test]
+#[testbed::test]
 fn on_lost_ignore_lets_the_command_end_and_is_76_all_the_same() {
     let world = World::new();
     let script = "echo $$ > pid; until test -e go; do sleep 0.02; done; echo finished; exit 0";
@@ -134,7 +134,7 @@ fn on_lost_ignore_lets_the_command_end_and_is_76_all_the_same() {
     assert!(lost.complaint().contains("left to run on"), "{lost:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_stopped_leasehold_loses_the_lock_and_kills_the_command_when_it_wakes() {
     let world = World::new();
     let running = world.start(&["run", "--ttl", "500ms", "x", "sh", "-c", STUBBORN]);
@@ -148,7 +148,7 @@ fn a_stopped_leasehold_loses_the_lock_and_kills_the_command_when_it_wakes() {
     until_dead(pid);
 }
 
-#[test]
+#[testbed::test]
 fn a_lease_that_cannot_be_renewed_ends_the_command_before_another_gets_in() {
     let world = World::new();
     let running = world.start(&[
@@ -176,7 +176,7 @@ fn a_lease_that_cannot_be_renewed_ends_the_command_before_another_gets_in() {
     assert!(lost.stderr.contains("renewed"), "{lost:?}");
 }
 
-#[test]
+#[testbed::test]
 fn one_of_several_holders_can_be_evicted() {
     let world = World::new();
     let first = world.start(&["run", "--slots", "2", "x", "sleep", "60"]);

@@ -13,9 +13,6 @@ mod disk;
 mod elect;
 #[cfg(feature = "etcd")]
 mod etcd;
-#[cfg(feature = "etcd")]
-#[path = "../../../leasehold/tests/server/etcd.rs"]
-mod etcd_server;
 mod fence;
 mod gate;
 mod hold;
@@ -25,16 +22,10 @@ mod loss;
 mod message;
 #[cfg(feature = "mysql")]
 mod mysql;
-#[cfg(feature = "mysql")]
-#[path = "../../../leasehold/tests/server/mysql.rs"]
-mod mysql_server;
 mod nested;
 mod once;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(feature = "postgres")]
-#[path = "../../../leasehold/tests/server/postgres.rs"]
-mod postgres_server;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]
@@ -48,6 +39,7 @@ mod redlock_input;
 #[cfg(feature = "redis")]
 mod redlock_nodes;
 mod run;
+mod schema;
 mod stamp;
 mod stores;
 mod stuck;
@@ -55,6 +47,12 @@ mod terminal;
 mod world;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
-#[cfg(feature = "zookeeper")]
-#[path = "../../../leasehold/tests/server/zookeeper.rs"]
-mod zookeeper_server;
+
+use std::process::ExitCode;
+
+/// Tests at the same time. Each starts processes of its own, which mostly wait.
+const AT_ONCE: usize = 4;
+
+fn main() -> ExitCode {
+    testbed::run_trials(AT_ONCE, stores::trials())
+}

@@ -11,7 +11,7 @@ fn once<'a>(key: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["once", "--key", key], more].concat()
 }
 
-#[test]
+#[testbed::test]
 fn a_key_is_run_once_and_then_it_is_done() {
     let world = World::new();
     let work = "echo $LEASEHOLD_KEY $LEASEHOLD_ATTEMPT; test -n \"$LEASEHOLD_TOKEN\"";
@@ -33,7 +33,7 @@ fn a_key_is_run_once_and_then_it_is_done() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_fails_is_run_again_until_it_is_given_up() {
     let world = World::new();
     let work = "echo $LEASEHOLD_ATTEMPT >> begun; test -e ready || exit 3";
@@ -52,7 +52,7 @@ fn a_command_that_fails_is_run_again_until_it_is_given_up() {
     assert_eq!(world.lines("begun"), ["1", "2", "3"]);
 }
 
-#[test]
+#[testbed::test]
 fn while_it_runs_others_are_sent_away_and_after_a_crash_they_are_not() {
     let world = World::new();
     let slow = "echo $LEASEHOLD_ATTEMPT >> begun; test $LEASEHOLD_ATTEMPT = 2 || sleep 60";
@@ -71,7 +71,7 @@ fn while_it_runs_others_are_sent_away_and_after_a_crash_they_are_not() {
     assert!(world.memo("dedupe/k").ends_with("2 done\n"));
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_is_stopped_is_not_done() {
     let world = World::new();
     let stopped = once("k", &["--max-runtime", "100ms", "--", "sleep", "60"]);
@@ -79,7 +79,7 @@ fn a_command_that_is_stopped_is_not_done() {
     assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "x\n");
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_ends_well_when_it_is_told_to_is_not_done() {
     let world = World::new();
     let tidy = "trap 'exit 0' TERM; sleep 60 & wait";
@@ -88,7 +88,7 @@ fn a_command_that_ends_well_when_it_is_told_to_is_not_done() {
     assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "x\n");
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_survives_a_signal_and_ends_well_is_done() {
     let world = World::new();
     let works_on = "trap 'echo heard >> heard' HUP; echo begun >> begun; \
@@ -105,7 +105,7 @@ fn a_command_that_survives_a_signal_and_ends_well_is_done() {
     assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "");
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_tidies_up_because_it_is_hung_up_on_is_not_done() {
     let world = World::new();
     let tidies_up = "trap 'exit 0' HUP; echo begun >> begun; while :; do sleep 0.05; done";
@@ -116,7 +116,7 @@ fn a_command_that_tidies_up_because_it_is_hung_up_on_is_not_done() {
     assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "x\n");
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_a_signal_ends_is_not_done() {
     for signal in [Signal::SIGHUP, Signal::SIGTERM] {
         let world = World::new();
@@ -129,7 +129,7 @@ fn a_command_that_a_signal_ends_is_not_done() {
 }
 
 /// As when a whole service is told to end: the command may be gone before we see it.
-#[test]
+#[testbed::test]
 fn a_signal_that_comes_with_the_commands_end_counts() {
     let world = World::new();
     for number in 0..10 {
@@ -141,7 +141,7 @@ fn a_signal_that_comes_with_the_commands_end_counts() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_plain_lock_in_a_messages_place_keeps_it_waiting_and_loses_nothing() {
     let world = World::new();
     let plain = world.start(&["run", "dedupe/k", "sleep", "60"]);
@@ -152,7 +152,7 @@ fn a_plain_lock_in_a_messages_place_keeps_it_waiting_and_loses_nothing() {
     assert_eq!(world.run(&once("k", &["--", "echo", "x"])).stdout, "x\n");
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_is_not_there_is_no_attempt() {
     let world = World::new();
     let most = ["--max-attempts", "1", "--"];
@@ -164,7 +164,7 @@ fn a_command_that_is_not_there_is_no_attempt() {
 
 /// The system refuses arguments and variables beyond a size. A leasehold with as many
 /// as are allowed has a command with too many: it adds some of its own.
-#[test]
+#[testbed::test]
 fn a_command_that_cannot_be_started_is_no_attempt() {
     const PIECE: usize = 100_000;
     let world = World::new();
@@ -196,7 +196,7 @@ fn a_command_that_cannot_be_started_is_no_attempt() {
     assert_eq!((done.code, &*done.stdout), (0, "x\n"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_key_is_forgotten_after_its_time_and_nothing_is_left_of_it() {
     let world = World::new();
     let ask = || world.run(&once("k", &["--keep", "1s", "--", "echo", "x"]));
@@ -215,7 +215,7 @@ fn a_key_is_forgotten_after_its_time_and_nothing_is_left_of_it() {
     assert_eq!(ask().stdout, "x\n");
 }
 
-#[test]
+#[testbed::test]
 fn bad_input_is_one_line() {
     let world = World::new();
     assert_eq!(

@@ -4,7 +4,7 @@ use crate::world::World;
 
 const SELF: &str = env!("CARGO_BIN_EXE_leasehold");
 
-#[test]
+#[testbed::test]
 fn a_nested_run_of_the_same_name_re_enters() {
     let world = World::new();
     let script =
@@ -16,7 +16,7 @@ fn a_nested_run_of_the_same_name_re_enters() {
     assert_eq!(fences[0], fences[1]);
 }
 
-#[test]
+#[testbed::test]
 fn a_run_nested_through_another_name_re_enters_and_sees_its_own_lock() {
     let world = World::new();
     let inner = format!("{SELF} run -w 5s x -c 'echo $LEASEHOLD_NAME'; echo $LEASEHOLD_NAME");
@@ -24,7 +24,7 @@ fn a_run_nested_through_another_name_re_enters_and_sees_its_own_lock() {
     assert_eq!((done.code, done.stdout.as_str()), (0, "x\ny\n"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_nested_run_knows_the_store_however_it_is_spelled() {
     let world = World::new();
     let done = world.run(&[
@@ -41,7 +41,7 @@ fn a_nested_run_knows_the_store_however_it_is_spelled() {
     assert_eq!(done.code, 0, "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_nested_run_cannot_limit_the_hold_of_the_outer_one() {
     let world = World::new();
     let done = world.run(&["run", "x", SELF, "run", "--max-hold", "5s", "x", "true"]);
@@ -52,7 +52,7 @@ fn a_nested_run_cannot_limit_the_hold_of_the_outer_one() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn a_nested_run_on_another_store_takes_another_lock() {
     let world = World::new();
     let fence = format!(
@@ -64,7 +64,7 @@ fn a_nested_run_on_another_store_takes_another_lock() {
     assert_ne!(fences[0], fences[1]);
 }
 
-#[test]
+#[testbed::test]
 fn a_nested_run_whose_outer_lock_is_lost_is_76() {
     let world = World::new();
     let script = format!("{SELF} break x --reason test; {SELF} run x true; echo $?");
@@ -72,7 +72,7 @@ fn a_nested_run_whose_outer_lock_is_lost_is_76() {
     assert_eq!((done.code, done.stdout.trim()), (76, "76"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_share_is_not_enough_for_a_nested_exclusive_run() {
     let world = World::new();
     let done = world.run(&["run", "-s", "x", SELF, "run", "-x", "x", "true"]);
@@ -92,7 +92,7 @@ fn a_share_is_not_enough_for_a_nested_exclusive_run() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn a_nested_run_can_report() {
     let world = World::new();
     let done = world.run(&[
@@ -106,7 +106,7 @@ fn a_nested_run_can_report() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn text_in_the_environment_that_is_not_ours_means_nothing() {
     let world = World::new();
     for text in ["", "x", "[]", "[1]", r#"[{"name":"x"}]"#] {

@@ -111,7 +111,7 @@ fn ten_workers(world: &World, slots: u64, on_crash: &str, work: &str) {
     });
 }
 
-#[test]
+#[testbed::test]
 fn ten_processes_run_every_slot_exactly_once() {
     let slots = slots();
     let world = World::new();
@@ -122,7 +122,7 @@ fn ten_processes_run_every_slot_exactly_once() {
     assert_eq!(world.lines("begun").len() as u64, slots);
 }
 
-#[test]
+#[testbed::test]
 fn ten_processes_that_are_killed_run_every_slot_and_each_attempt_once() {
     let slots = slots();
     let world = World::new();
@@ -144,7 +144,7 @@ fn ten_processes_that_are_killed_run_every_slot_and_each_attempt_once() {
     println!("{slots} slots, {again} attempts more because of kills");
 }
 
-#[test]
+#[testbed::test]
 fn ten_processes_that_are_killed_never_run_a_slot_twice_if_they_give_up() {
     let slots = slots();
     let world = World::new();
@@ -161,14 +161,10 @@ fn ten_processes_that_are_killed_never_run_a_slot_twice_if_they_give_up() {
 /// Clocks a little off do no harm; one far off is refused. The server's clock
 /// decides.
 #[cfg(feature = "redis")]
-#[test]
+#[testbed::test]
 fn clocks_that_differ_run_every_slot_once() {
-    let Some(server) = crate::redis_server::Server::start() else {
-        return;
-    };
-    let Some(clocks) = crate::clocks::Clocks::find() else {
-        return;
-    };
+    let server = crate::redis_server::Server::start();
+    let clocks = crate::clocks::Clocks::find();
     let world = server.world();
     let ask = |offset: &str| {
         let mut command =
@@ -205,7 +201,7 @@ fn clocks_that_differ_run_every_slot_once() {
     assert!(late.into_inner() > 0 && ahead.into_inner() > 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_slot_that_is_done_is_no_failure_and_an_old_one_is() {
     let world = World::new();
     let ask = |slot| world.run(&["once", "job", "--slot", slot, "-c", "echo ran; exit 3"]);
@@ -224,7 +220,7 @@ fn a_slot_that_is_done_is_no_failure_and_an_old_one_is() {
 }
 
 /// Exit code 0 means that the slot is run, by us or elsewhere, or will be.
-#[test]
+#[testbed::test]
 fn a_slot_that_is_not_run_because_an_earlier_one_runs_is_told() {
     let world = World::new();
     let running = world.start(&asking("5", "retry", "echo >> begun; exec sleep 60"));
@@ -242,7 +238,7 @@ fn a_slot_that_is_not_run_because_an_earlier_one_runs_is_told() {
     assert_eq!(world.run(&ask("6")).stdout, "ran\n");
 }
 
-#[test]
+#[testbed::test]
 fn a_slot_far_in_the_future_can_be_forgotten() {
     let world = World::new();
     let ask = |slot| ["once", "job", "--slot", slot, "--", "echo", "ran"];
@@ -262,7 +258,7 @@ fn a_slot_far_in_the_future_can_be_forgotten() {
     world.refuses(&["once", "job", "--reset", "true"], 64, "runs no command");
 }
 
-#[test]
+#[testbed::test]
 fn a_plain_lock_of_the_name_is_told_and_nothing_is_lost() {
     let world = World::new();
     let plain = world.start(&["run", "job", "sleep", "60"]);
@@ -274,7 +270,7 @@ fn a_plain_lock_of_the_name_is_told_and_nothing_is_lost() {
     assert_eq!(world.run(&ask).stdout, "ran\n");
 }
 
-#[test]
+#[testbed::test]
 fn a_run_that_is_told_to_end_is_cut_off() {
     let world = World::new();
     let told = world.start(&asking("5", "retry", "echo >> begun; sleep 60"));
@@ -286,7 +282,7 @@ fn a_run_that_is_told_to_end_is_cut_off() {
     assert_eq!(world.lines("attempts"), ["2"]);
 }
 
-#[test]
+#[testbed::test]
 fn a_signal_at_the_end_of_a_command_leaves_its_slot_done() {
     let world = World::new();
     let command = "trap '' TERM; kill -TERM $PPID; exit 0";
@@ -300,7 +296,7 @@ fn a_signal_at_the_end_of_a_command_leaves_its_slot_done() {
     assert!(world.lines("again").is_empty());
 }
 
-#[test]
+#[testbed::test]
 fn a_command_that_runs_for_too_long_is_stopped_and_its_slot_is_done() {
     let world = World::new();
     let arguments = [
@@ -320,7 +316,7 @@ fn a_command_that_runs_for_too_long_is_stopped_and_its_slot_is_done() {
 }
 
 /// It would run on beside the next slot.
-#[test]
+#[testbed::test]
 fn what_a_command_that_runs_for_too_long_leaves_behind_is_stopped_too() {
     let world = World::new();
     let deaf = "(trap '' TERM; exec sleep 60) & echo $! > deaf; wait";
@@ -341,7 +337,7 @@ fn what_a_command_that_runs_for_too_long_leaves_behind_is_stopped_too() {
     until_dead(Pid::from_raw(pid));
 }
 
-#[test]
+#[testbed::test]
 fn a_period_and_a_cron_expression_give_slots() {
     let world = World::new();
     for (name, schedule, text) in [("a", "--per", "1day"), ("b", "--cron", "0 0 1 1 *")] {
@@ -363,7 +359,7 @@ fn a_period_and_a_cron_expression_give_slots() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn bad_input_is_one_line() {
     let world = World::new();
     assert_eq!(world.run(&["once", "used", "--slot", "1", "true"]).code, 0);

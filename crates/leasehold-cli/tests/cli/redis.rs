@@ -1,38 +1,15 @@
 //! Every command on a Redis server, as on any other store.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 
 use serde_json::Value;
 
 use crate::redis_server::Server;
-use crate::world::{Done, Running, bare, until};
+use crate::world::{Done, bare};
 
-#[test]
-fn a_command_gets_its_lock_and_enters_it_again() {
-    let Some(server) = Server::start() else {
-        return;
-    };
-    let world = server.world();
-    let done = world.run(&["run", "x", "printenv", "LEASEHOLD_TOKEN"]);
-    let first: u64 = done.stdout.trim().parse().unwrap();
-    let done = world.run(&["run", "x", "printenv", "LEASEHOLD_TOKEN"]);
-    assert!(
-        done.stdout.trim().parse::<u64>().unwrap() > first,
-        "{done:?}"
-    );
-    let ours = env!("CARGO_BIN_EXE_leasehold");
-    let done = world.run(&["run", "x", ours, "run", "-n", "x", "echo", "inside"]);
-    assert_eq!((done.code, done.stdout.trim()), (0, "inside"), "{done:?}");
-    assert_eq!(world.run(&["run", "x", "sh", "-c", "exit 7"]).code, 7);
-}
-
-#[test]
+#[testbed::test]
 fn processes_never_count_at_the_same_time() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = Server::start();
     let world = server.world();
     fs::write(world.path("count"), "0").unwrap();
     let add = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count";
@@ -46,68 +23,23 @@ fn processes_never_count_at_the_same_time() {
     assert_eq!(world.line("count"), "12");
 }
 
-#[test]
-fn a_lock_is_seen_refused_and_broken() {
-    let Some(server) = Server::start() else {
-        return;
-    };
-    let world = server.world();
-    let mut hold = world.leasehold(["hold", "x", "--label", "me"]);
-    let mut hold = Running::of(hold.stdin(Stdio::piped()));
-    world.until_held("x");
-    let listed = world.run(&["ls", "--json"]).json();
-    assert_eq!(listed[0]["holders"][0]["owner"]["label"], "me", "{listed}");
-    let mut watch = world.start(&["watch", "--json"]);
-    let mut events = BufReader::new(watch.child().stdout.take().unwrap()).lines();
-    let mut event = || -> Value { serde_json::from_str(&events.next().unwrap().unwrap()).unwrap() };
-    assert_eq!(event()["event"], "held");
-
-    let done = world.run(&["run", "-n", "x", "true"]);
-    assert_eq!(done.code, 75);
-    assert!(done.complaint().contains("(me)"), "{done:?}");
-    assert_eq!(world.run(&["run", "-w", "50ms", "x", "true"]).code, 75);
-    let done = world.run(&["run", "--slots", "3", "x", "true"]);
-    assert_eq!(done.code, 64);
-    assert!(done.complaint().contains("in use as a mutex"), "{done:?}");
-
-    let done = world.run(&["break", "x", "--yes", "--reason", "it is stuck"]);
-    assert_eq!(done.code, 0, "{done:?}");
-    until("hold to end", || hold.child().try_wait().unwrap());
-    let done = hold.done();
-    assert_eq!(done.code, 76, "{done:?}");
-    let last: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
-    assert!(
-        last["lost"].as_str().unwrap().contains("it is stuck"),
-        "{last}"
-    );
-    assert_eq!(event()["event"], "evicted");
-    let shown = world.show("x");
-    assert_eq!(shown["evictions"][0]["reason"], "it is stuck", "{shown}");
-}
-
-#[test]
+#[testbed::test]
 fn doctor_tells_a_server_that_may_drop_locks_from_a_sound_one() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = Server::start();
     let report = server.world().run(&["doctor", "--json"]);
     assert_eq!(report.code, 0, "{report:?}");
     assert_eq!(report.json()["store"], server.url());
     let dangerous = ["maxmemory 100mb", "maxmemory-policy allkeys-lru"];
-    let Some(server) = Server::with(&dangerous) else {
-        return;
-    };
+    let server = Server::with(&dangerous);
     let report = server.world().run(&["doctor"]);
     assert_eq!(report.code, 78, "{report:?}");
     assert!(report.stdout.contains("allkeys-lru"), "{report:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_password_is_told_to_nobody() {
     let secret = format!("canary{}", std::process::id());
-    let Some(server) = Server::with(&[&format!("requirepass {secret}")]) else {
-        return;
-    };
+    let server = Server::with(&[&format!("requirepass {secret}")]);
     let world = crate::world::World::on(server.url_with(&secret));
     // Arguments of all processes, and what the command gets beside the URL.
     let look = format!(
@@ -142,11 +74,9 @@ fn a_password_is_told_to_nobody() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_wrong_password_is_access_denied() {
-    let Some(server) = Server::with(&["requirepass right"]) else {
-        return;
-    };
+    let server = Server::with(&["requirepass right"]);
     for url in [
         server.url(),
         server.url_with("wrongcanary"),
@@ -169,11 +99,9 @@ fn a_wrong_password_is_access_denied() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_benchmark_measures_ours_and_the_bare_client() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = Server::start();
     let url = server.url();
     let measure = |only: &str| -> Vec<Value> {
         let arguments = [
@@ -202,11 +130,9 @@ fn a_benchmark_measures_ours_and_the_bare_client() {
     assert!((2.0..2.5).contains(&requests), "{figures:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_layout_without_a_queue_cannot_tell_deadlocks_and_says_so() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = Server::start();
     let url = format!("{}?layout=plain", server.world().url());
     let done = Done::of(&mut bare(["doctor", "--deadlocks", "--url", &url]));
     assert_eq!(done.code, 64, "{done:?}");

@@ -8,11 +8,9 @@ use nix::sys::signal::Signal;
 use crate::redis_server::Server;
 use crate::world::{Done, Running, bare, until, until_dead};
 
-#[test]
+#[testbed::test]
 fn a_server_that_is_down_is_one_line_and_its_own_code() {
-    let Some(mut server) = Server::start() else {
-        return;
-    };
+    let mut server = Server::start();
     server.kill();
     let url = server.url();
     for arguments in [
@@ -35,11 +33,9 @@ fn a_server_that_is_down_is_one_line_and_its_own_code() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_killed_leasehold_takes_its_command_along_and_the_next_gets_in_after_the_ttl() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = Server::start();
     let world = server.world();
     let stuck = "echo $$ > pid; exec sleep 100";
     let run = world.start(&["run", "--ttl", "1s", "x", "-c", stuck]);
@@ -49,11 +45,9 @@ fn a_killed_leasehold_takes_its_command_along_and_the_next_gets_in_after_the_ttl
     assert_eq!(world.run(&["run", "-w", "30s", "x", "true"]).code, 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_server_that_dies_under_a_held_lock_is_a_loss() {
-    let Some(mut server) = Server::start() else {
-        return;
-    };
+    let mut server = Server::start();
     let world = server.world();
     let stuck = "echo $$ > pid; exec sleep 100";
     let run = world.start(&["run", "--ttl", "1s", "x", "-c", stuck]);
@@ -71,11 +65,9 @@ fn a_server_that_dies_under_a_held_lock_is_a_loss() {
     assert!(done.stdout.contains("\"lost\""), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_server_that_comes_back_empty_no_longer_has_the_lock() {
-    let Some(mut server) = Server::start() else {
-        return;
-    };
+    let mut server = Server::start();
     let world = server.world();
     let stuck = "echo $$ > pid; exec sleep 100";
     let run = world.start(&["run", "--ttl", "5s", "x", "-c", stuck]);
@@ -87,25 +79,21 @@ fn a_server_that_comes_back_empty_no_longer_has_the_lock() {
     assert_eq!(done.code, 76, "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_server_that_hangs_is_unavailable_until_it_goes_on() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = Server::start();
     let world = server.world();
-    server.signal(Signal::SIGSTOP);
+    server.stop();
     let done = world.run(&["ls"]);
     assert_eq!(done.code, 69, "{done:?}");
     assert!(done.complaint().contains("does not answer"), "{done:?}");
-    server.signal(Signal::SIGCONT);
+    server.resume();
     assert_eq!(world.run(&["ls"]).code, 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_wait_outlives_a_restart_of_the_server() {
-    let Some(mut server) = Server::start() else {
-        return;
-    };
+    let mut server = Server::start();
     let world = server.world();
     let mut hold = world.leasehold(["hold", "x"]);
     let _hold = Running::of(hold.stdin(Stdio::piped()));

@@ -3,17 +3,14 @@
 use std::fs;
 use std::process::Stdio;
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::redlock_nodes::Fleet;
 use crate::world::{Done, Running, World, bare, until, until_dead};
 
-#[test]
+#[testbed::test]
 fn a_command_gets_its_lock_and_enters_it_again() {
-    let Some(fleet) = Fleet::start(3) else {
-        return;
-    };
+    let fleet = Fleet::start(3);
     let world = fleet.world();
     let done = world.run(&["run", "x", "printenv", "LEASEHOLD_TOKEN"]);
     let first: u64 = done.stdout.trim().parse().unwrap();
@@ -33,11 +30,9 @@ fn a_command_gets_its_lock_and_enters_it_again() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn processes_never_count_at_the_same_time() {
-    let Some(fleet) = Fleet::start(5) else {
-        return;
-    };
+    let fleet = Fleet::start(5);
     let world = fleet.world();
     fs::write(world.path("count"), "0").unwrap();
     let add = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count";
@@ -51,15 +46,13 @@ fn processes_never_count_at_the_same_time() {
     assert_eq!(world.line("count"), "8");
 }
 
-#[test]
+#[testbed::test]
 fn with_two_of_five_away_a_lock_is_seen_refused_and_broken() {
-    let Some(mut fleet) = Fleet::start(5) else {
-        return;
-    };
+    let mut fleet = Fleet::start(5);
     let world = fleet.world();
     assert_eq!(world.run(&["run", "x", "true"]).code, 0);
     fleet.servers[0].kill();
-    fleet.servers[1].signal(Signal::SIGSTOP);
+    fleet.servers[1].stop();
     let mut hold = world.leasehold(["hold", "x", "--label", "me"]);
     let mut hold = Running::of(hold.stdin(Stdio::piped()));
     world.until_held("x");
@@ -88,14 +81,12 @@ fn with_two_of_five_away_a_lock_is_seen_refused_and_broken() {
     );
     let shown = world.show("x");
     assert_eq!(shown["evictions"][0]["reason"], "it is stuck", "{shown}");
-    fleet.servers[1].signal(Signal::SIGCONT);
+    fleet.servers[1].resume();
 }
 
-#[test]
+#[testbed::test]
 fn when_the_majority_dies_the_command_is_stopped() {
-    let Some(mut fleet) = Fleet::start(3) else {
-        return;
-    };
+    let mut fleet = Fleet::start(3);
     let world = fleet.world();
     let stuck = "echo $$ > pid; exec sleep 100";
     let run = world.start(&["run", "--ttl", "1s", "x", "-c", stuck]);
@@ -111,7 +102,7 @@ fn when_the_majority_dies_the_command_is_stopped() {
     assert!(done.complaint().contains("1 of 3 nodes answer"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn doctor_grades_the_tokens_and_names_what_would_improve_them() {
     let grade = |url: String| -> (Done, Value, String) {
         let done = World::on(url).run(&["doctor", "--json"]);
@@ -121,9 +112,7 @@ fn doctor_grades_the_tokens_and_names_what_would_improve_them() {
         let finding = findings.iter().find(is_grade).unwrap().clone();
         (done, finding, said["promises"]["fence"].to_string())
     };
-    let Some(fleet) = Fleet::start(3) else {
-        return;
-    };
+    let fleet = Fleet::start(3);
     let (done, finding, promised) = grade(fleet.url());
     assert_eq!((done.code, &*promised), (0, "\"A\""), "{done:?}");
     assert_eq!(finding["severity"], "fine");
@@ -144,11 +133,9 @@ fn doctor_grades_the_tokens_and_names_what_would_improve_them() {
     assert_eq!(grade(fleet.url()).0.code, 78, "it may happen any time");
 }
 
-#[test]
+#[testbed::test]
 fn doctor_tells_of_nodes_that_do_not_count() {
-    let Some(mut fleet) = Fleet::start(5) else {
-        return;
-    };
+    let mut fleet = Fleet::start(5);
     let world = fleet.world();
     assert_eq!(world.run(&["run", "x", "true"]).code, 0);
     fleet.servers[0].kill();
@@ -163,11 +150,9 @@ fn doctor_tells_of_nodes_that_do_not_count() {
     assert!(done.stdout.contains("leasehold redlock admit"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_benchmark_measures_ours_and_the_bare_requests() {
-    let Some(fleet) = Fleet::start(3) else {
-        return;
-    };
+    let fleet = Fleet::start(3);
     let measure = |only: &str| -> Vec<Value> {
         let arguments = [
             "bench",

@@ -9,16 +9,16 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    pub(crate) fn start(count: usize) -> Option<Self> {
+    pub(crate) fn start(count: usize) -> Self {
         Self::with(count, &[])
     }
 
     /// With these lines of configuration on every node.
-    pub(crate) fn with(count: usize, lines: &[&str]) -> Option<Self> {
+    pub(crate) fn with(count: usize, lines: &[&str]) -> Self {
         let servers = (0..count).map(|_| Server::with(lines));
-        Some(Self {
-            servers: servers.collect::<Option<_>>()?,
-        })
+        Self {
+            servers: servers.collect(),
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -33,10 +33,8 @@ impl Fleet {
 
     /// Restarts a node with what it had on its disk: what it did since is gone.
     fn restart(&mut self, number: usize) {
-        let server = &mut self.servers[number];
-        server.tell("SAVE");
-        server.kill();
-        server.start_again();
+        self.servers[number].tell("SAVE");
+        self.servers[number].restart();
     }
 }
 
@@ -47,11 +45,9 @@ fn standings(done: &Done) -> Vec<String> {
     nodes.map(standing).collect()
 }
 
-#[test]
+#[testbed::test]
 fn status_tells_how_many_nodes_count() {
-    let Some(mut fleet) = Fleet::start(5) else {
-        return;
-    };
+    let mut fleet = Fleet::start(5);
     let world = fleet.world();
     let done = world.run(&["redlock", "status"]);
     assert_eq!(done.code, 69, "{done:?}");
@@ -102,11 +98,9 @@ fn status_tells_how_many_nodes_count() {
     assert!(done.complaint().contains("redlock status"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_node_that_restarted_is_admitted_above_all_tokens() {
-    let Some(mut fleet) = Fleet::start(5) else {
-        return;
-    };
+    let mut fleet = Fleet::start(5);
     let world = fleet.world();
     let token = || -> u64 {
         // What a node forgot may be held for a ttl: it is admitted after that.
@@ -150,12 +144,10 @@ fn a_node_that_restarted_is_admitted_above_all_tokens() {
     assert!(done.complaint().contains("nothing to do"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_node_that_forgot_nothing_is_admitted_without_a_jump() {
     let careful = ["appendonly yes", "appendfsync always"];
-    let Some(mut fleet) = Fleet::with(3, &careful) else {
-        return;
-    };
+    let mut fleet = Fleet::with(3, &careful);
     let world = fleet.world();
     let done = world.run(&["redlock", "admit", "--json"]);
     let founded = done.json()["admitted"].clone();
@@ -169,11 +161,9 @@ fn a_node_that_forgot_nothing_is_admitted_without_a_jump() {
     assert_eq!(world.run(&["redlock", "status"]).code, 0);
 }
 
-#[test]
+#[testbed::test]
 fn when_too_many_nodes_forgot_nobody_is_admitted() {
-    let Some(mut fleet) = Fleet::start(5) else {
-        return;
-    };
+    let mut fleet = Fleet::start(5);
     let world = fleet.world();
     assert_eq!(world.run(&["run", "x", "true"]).code, 0);
     for server in &mut fleet.servers[..3] {
@@ -193,7 +183,7 @@ fn when_too_many_nodes_forgot_nobody_is_admitted() {
     assert!(done.stdout.contains("nobody can lock"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn other_stores_have_no_nodes() {
     let world = World::new();
     for url in [world.url(), "redis://127.0.0.1:1".to_owned()] {
@@ -209,11 +199,9 @@ fn other_stores_have_no_nodes() {
     assert_eq!(done.code, 64, "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn without_tokens_a_node_counts_if_it_answers() {
-    let Some(mut fleet) = Fleet::start(3) else {
-        return;
-    };
+    let mut fleet = Fleet::start(3);
     let world = World::on(format!("{}?tokens=off", fleet.url()));
     assert_eq!(world.run(&["redlock", "status"]).code, 0);
     fleet.servers[0].kill();

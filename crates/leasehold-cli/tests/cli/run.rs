@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::world::{Done, Running, World};
 
-#[test]
+#[testbed::test]
 fn the_command_finds_the_lock_in_its_environment() {
     let world = World::new();
     let done = world.run(&["run", "--ttl", "7s", "--label", "me", "jobs/x", "env"]);
@@ -26,7 +26,7 @@ fn the_command_finds_the_lock_in_its_environment() {
     assert!(value("LEASEHOLD_OWNER").ends_with(" (me)"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn tokens_grow_from_run_to_run() {
     let world = World::new();
     let token = || -> u64 {
@@ -37,7 +37,7 @@ fn tokens_grow_from_run_to_run() {
     assert!(first < second && second < third);
 }
 
-#[test]
+#[testbed::test]
 fn standard_input_and_output_are_the_commands() {
     let world = World::new();
     let mut running = Running::of(world.leasehold(["run", "x", "cat"]).stdin(Stdio::piped()));
@@ -48,14 +48,14 @@ fn standard_input_and_output_are_the_commands() {
     assert_eq!((done.code, done.stdout.as_str()), (0, "through"));
 }
 
-#[test]
+#[testbed::test]
 fn a_string_runs_in_a_shell() {
     let world = World::new();
     let done = world.run(&["run", "x", "-c", "echo a | tr a b; exit 4"]);
     assert_eq!((done.code, done.stdout.trim()), (4, "b"));
 }
 
-#[test]
+#[testbed::test]
 fn the_default_store_is_a_file_in_the_state_folder() {
     let world = World::new();
     let done = Done::of(
@@ -68,7 +68,7 @@ fn the_default_store_is_a_file_in_the_state_folder() {
     assert!(world.path("state/leasehold/locks.db").is_file());
 }
 
-#[test]
+#[testbed::test]
 fn two_runs_of_one_name_take_turns() {
     let world = World::new();
     let script = "test ! -e inside && touch inside && sleep 0.05 && rm inside";
@@ -81,7 +81,7 @@ fn two_runs_of_one_name_take_turns() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn shared_runs_share_and_an_exclusive_one_excludes_them() {
     let world = World::new();
     let _one = world.start(&["run", "-s", "x", "sleep", "60"]);
@@ -94,7 +94,7 @@ fn shared_runs_share_and_an_exclusive_one_excludes_them() {
     assert!(plain.complaint().contains("use -s or -x"), "{plain:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_plain_lock_is_not_shared() {
     let world = World::new();
     let _holder = world.start(&["run", "x", "sleep", "60"]);
@@ -107,7 +107,7 @@ fn a_plain_lock_is_not_shared() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn slots_let_so_many_in_and_no_more() {
     let world = World::new();
     let _one = world.start(&["run", "--slots", "2", "x", "sleep", "60"]);
@@ -128,7 +128,7 @@ fn report(world: &World) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-#[test]
+#[testbed::test]
 fn the_report_tells_a_commands_75_from_ours() {
     let world = World::new();
     assert_eq!(
@@ -183,7 +183,7 @@ fn the_report_tells_a_commands_75_from_ours() {
     assert_eq!(report(&world)["outcome"], "signal");
 }
 
-#[test]
+#[testbed::test]
 fn verbose_says_how_long_it_took_and_quiet_nothing() {
     let world = World::new();
     let verbose = world.run(&["run", "-v", "x", "true"]);
@@ -195,7 +195,7 @@ fn verbose_says_how_long_it_took_and_quiet_nothing() {
     assert_eq!(world.run(&["run", "-q", "x", "true"]).stderr, "");
 }
 
-#[test]
+#[testbed::test]
 fn json_events_go_to_standard_error() {
     let world = World::new();
     let done = world.run(&["run", "--json", "x", "echo", "out"]);

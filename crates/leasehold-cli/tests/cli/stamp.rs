@@ -42,7 +42,7 @@ pub(crate) fn a_word_is_refused(world: &World) {
     world.refuses(&["stamp", "x", "--validate", &whole], 64, says);
 }
 
-#[test]
+#[testbed::test]
 fn a_word_is_good_until_a_writer_comes() {
     let world = World::new();
     a_word_tells_of_a_writer(&world);
@@ -51,7 +51,7 @@ fn a_word_is_good_until_a_writer_comes() {
     assert_eq!(validate(&world, &before).code, 0, "readers are no harm");
 }
 
-#[test]
+#[testbed::test]
 fn while_a_writer_is_there_nothing_is_read() {
     let world = World::new();
     let before = word(&world);
@@ -76,12 +76,12 @@ pub(crate) fn a_command_is_good_if_no_writer_came_meanwhile(world: &World) {
     assert!(torn.complaint().contains("a writer came"), "{torn:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_command_on_a_file_is_good_if_no_writer_came_meanwhile() {
     a_command_is_good_if_no_writer_came_meanwhile(&World::new());
 }
 
-#[test]
+#[testbed::test]
 fn a_stamp_has_a_json_form() {
     let world = World::new();
     let told = world.run(&["stamp", "x", "--json"]).json();
@@ -108,7 +108,7 @@ fn validate_as_json(world: &World, word: &str) -> Done {
     world.run(&["stamp", "x", "--json", "--validate", word])
 }
 
-#[test]
+#[testbed::test]
 fn bad_input_is_one_line() {
     let world = World::new();
     let whole = word(&world);

@@ -34,7 +34,7 @@ fn obey(world: &World, command: &str) {
     assert_eq!(done.code, 0, "{command}: {done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn doctor_finds_a_deadlock_and_its_remedy_ends_it() {
     let world = World::new();
     let both = entangled(&world);
@@ -57,7 +57,7 @@ fn doctor_finds_a_deadlock_and_its_remedy_ends_it() {
     assert!(done.stdout.contains("nobody waits in a circle"), "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_deadlock_has_a_json_form() {
     let world = World::new();
     let none = world.run(&["doctor", "--deadlocks", "--json"]).json();
@@ -81,7 +81,7 @@ fn a_deadlock_has_a_json_form() {
     assert!(deadlocks[0]["break"]["token"].is_u64(), "{told}");
 }
 
-#[test]
+#[testbed::test]
 fn those_who_only_wait_are_no_deadlock() {
     let world = World::new();
     let _holders = ["a", "b"].map(|name| {
@@ -96,7 +96,7 @@ fn those_who_only_wait_are_no_deadlock() {
     assert_eq!(done.code, 0, "{done:?}");
 }
 
-#[test]
+#[testbed::test]
 fn a_url_with_options_is_not_printed() {
     let world = World::new();
     let _both = entangled(&world);
@@ -108,7 +108,7 @@ fn a_url_with_options_is_not_printed() {
     assert!(told.stdout.contains(" --url sqlite:/"), "{told:?}");
 }
 
-#[test]
+#[testbed::test]
 fn ls_tells_who_holds_for_long() {
     let world = World::new();
     let _holder = world.start(&["run", "x", "sleep", "60"]);
@@ -142,7 +142,7 @@ fn told(world: &World) -> (String, String) {
     (name.to_owned(), token.to_owned())
 }
 
-#[test]
+#[testbed::test]
 fn a_hold_that_outlives_its_time_is_told_and_goes_on() {
     let job = "until test -s told; do sleep 0.02; done; echo $LEASEHOLD_TOKEN";
     for (command, name) in [
@@ -161,7 +161,7 @@ fn a_hold_that_outlives_its_time_is_told_and_goes_on() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_hold_for_a_script_that_outlives_its_time_is_told_and_goes_on() {
     let world = World::new();
     let mut hold = world.leasehold(["hold", "x", "--stuck-after", "100ms", "--on-stuck", HOOK]);
@@ -179,7 +179,7 @@ fn a_hold_for_a_script_that_outlives_its_time_is_told_and_goes_on() {
     assert_eq!(world.lines("told").len(), 1);
 }
 
-#[test]
+#[testbed::test]
 fn a_hold_that_is_told_without_a_command_is_an_event_too() {
     let world = World::new();
     let mut run = world.start(&[
@@ -204,7 +204,7 @@ fn a_hold_that_is_told_without_a_command_is_an_event_too() {
     assert_eq!(run.done().code, 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_hook_needs_a_time_and_a_time_is_more_than_nothing() {
     let world = World::new();
     for command in ["run", "elect", "once", "hold"] {

@@ -78,7 +78,7 @@ impl Screen {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_command_on_a_terminal_has_the_terminal() {
     let world = World::new();
     let script = "test $(cut -d ' ' -f 8 /proc/$$/stat) = $$ && read line && echo got $line";
@@ -88,7 +88,7 @@ fn a_command_on_a_terminal_has_the_terminal() {
     assert_eq!(screen.code(), 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_command_beside_a_pipe_gets_the_terminal_when_it_asks() {
     let world = World::new();
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
@@ -100,7 +100,7 @@ fn a_command_beside_a_pipe_gets_the_terminal_when_it_asks() {
     assert_eq!(screen.code(), 0);
 }
 
-#[test]
+#[testbed::test]
 fn the_interrupt_key_reaches_the_command() {
     let world = World::new();
     let script = "trap 'echo tidy; exit 9' INT; echo ready; while :; do sleep 0.02; done";
@@ -112,7 +112,7 @@ fn the_interrupt_key_reaches_the_command() {
 }
 
 /// Whatever holds for it: the command ends, the lock is free, and the code says why.
-#[test]
+#[testbed::test]
 fn the_interrupt_key_ends_the_command_and_gives_the_lock_back() {
     let script = "echo ready; exec sleep 1000";
     for words in [
@@ -144,7 +144,7 @@ fn the_interrupt_key_ends_the_command_and_gives_the_lock_back() {
 }
 
 /// A command that tidies up and ends well tells nobody that a key was pressed.
-#[test]
+#[testbed::test]
 fn the_interrupt_key_pressed_twice_ends_one_that_stands_forever() {
     let world = World::new();
     let tidy = "trap 'exit 0' INT; echo ready; while :; do sleep 0.02; done";
@@ -157,7 +157,7 @@ fn the_interrupt_key_pressed_twice_ends_one_that_stands_forever() {
     world.until_claims("x", 0, 0);
 }
 
-#[test]
+#[testbed::test]
 fn the_stop_key_does_not_hang_where_nobody_can_continue_us() {
     let world = World::new();
     let script = "echo ready; read line; echo got $line";
@@ -170,7 +170,7 @@ fn the_stop_key_does_not_hang_where_nobody_can_continue_us() {
     assert_eq!(screen.code(), 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_terminal_that_a_killed_command_left_dumb_is_restored() {
     let world = World::new();
     let script = "stty -echo raw; kill -9 $$";
@@ -183,7 +183,7 @@ fn a_terminal_that_a_killed_command_left_dumb_is_restored() {
     assert_eq!(screen.code(), 0);
 }
 
-#[test]
+#[testbed::test]
 fn a_wait_shows_the_place_in_the_queue() {
     let world = World::new();
     let _holder = world.start(&["run", "--label", "nightly", "x", "sleep", "60"]);
@@ -196,7 +196,7 @@ fn a_wait_shows_the_place_in_the_queue() {
     world.until_claims("x", 1, 0);
 }
 
-#[test]
+#[testbed::test]
 fn colours_are_for_terminals_that_want_them() {
     let world = World::new();
     let _holder = world.start(&["run", "x", "sleep", "60"]);
@@ -215,7 +215,7 @@ fn colours_are_for_terminals_that_want_them() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn an_empty_list_says_so_to_people() {
     let world = World::new();
     let screen = Screen::start(&world, &["ls"], &[]);
@@ -223,7 +223,7 @@ fn an_empty_list_says_so_to_people() {
     assert_eq!(screen.code(), 0);
 }
 
-#[test]
+#[testbed::test]
 fn breaking_a_lock_asks_first() {
     let world = World::new();
     let holder = world.start(&["run", "x", "sleep", "60"]);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long a state may take to come about on a busy machine.
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// A folder, and a store: a file in it, or a server elsewhere.
 pub(crate) struct World {

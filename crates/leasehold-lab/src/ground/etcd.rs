@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{Contents, Ground, places};
-use crate::etcd_server::{Etcd, Version};
 use crate::story::Error;
+use testbed::etcd::{Etcd, Version};
 
 #[derive(Debug)]
 struct Members(Etcd);

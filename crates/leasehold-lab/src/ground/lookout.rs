@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::history::{Moment, now};
-use crate::server::text;
+use testbed::redis::text;
 
 /// How often.
 const EVERY: Duration = Duration::from_millis(100);

@@ -5,8 +5,8 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use super::{Contents, Ground};
-use crate::mysql_server::{DATABASE, Mysql, lacks_mysql};
 use crate::story::Error;
+use testbed::mysql::{DATABASE, Mysql, lacks_mysql};
 
 #[derive(Debug)]
 struct Server(Mysql);

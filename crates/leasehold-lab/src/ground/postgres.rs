@@ -5,8 +5,8 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use super::{Contents, Ground};
-use crate::postgres_server::{Postgres, SUPERUSER, lacks_postgres};
 use crate::story::Error;
+use testbed::postgres::{Postgres, SUPERUSER, lacks_postgres};
 
 #[derive(Debug)]
 struct Server(Postgres);

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{Contents, Ground, Mended, places, quarantine};
-use crate::server::{RedisServer, lacks_clock, lacks_redis, text};
 use crate::story::Error;
+use testbed::redis::{RedisServer, lacks_clock, lacks_redis, text};
 
 /// Everything is on the disk before it is answered, so that a restart forgets
 /// nothing.

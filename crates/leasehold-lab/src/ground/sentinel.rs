@@ -9,8 +9,8 @@ use super::redis::raw_keys;
 use super::{Contents, Ground};
 use crate::crew::until;
 use crate::history::Moment;
-use crate::server::{RedisServer, Sentinel, lacks_sentinel};
 use crate::story::Error;
+use testbed::redis::{RedisServer, Sentinel, lacks_sentinel};
 
 /// How long Sentinels may take for it.
 const LONGEST: Duration = Duration::from_secs(30);

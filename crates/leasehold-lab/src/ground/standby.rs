@@ -7,10 +7,9 @@ use rustix::process::Signal;
 
 use super::postgres::rows;
 use super::{Contents, Ground};
-use crate::postgres_server::{
-    Postgres, SUPERUSER, command, hand_over, lacks_postgres, program, wait_for,
-};
 use crate::story::Error;
+use testbed::postgres::{Postgres, SUPERUSER, command, hand_over, lacks_postgres, program};
+use testbed::wait_for;
 
 #[derive(Debug)]
 struct Pair {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Contents, Ground, places};
 use crate::story::Error;
-use crate::zookeeper_server::{Zookeeper, lacks_zookeeper};
+use testbed::zookeeper::{Zookeeper, lacks_zookeeper};
 
 #[derive(Debug)]
 struct Ensemble(Zookeeper);

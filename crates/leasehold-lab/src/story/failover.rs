@@ -2,9 +2,9 @@
 
 use super::two::{HEADS, Two};
 use super::{Error, Report, Stage};
-use crate::etcd_server::{Etcd, Version};
-use crate::server::Sentinel;
 use crate::worker::Strategy;
+use testbed::etcd::{Etcd, Version};
+use testbed::redis::Sentinel;
 
 const TTL: u64 = 20_000;
 

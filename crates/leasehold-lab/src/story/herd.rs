@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::{Error, Report, Stage, Told};
 use crate::history::Event;
 use crate::recorder::Recorder;
-use crate::server::RedisServer;
+use testbed::redis::RedisServer;
 
 const WAITERS: u32 = 200;
 const RETRY: Duration = Duration::from_millis(10);

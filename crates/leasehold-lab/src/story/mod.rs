@@ -12,11 +12,11 @@ mod two;
 
 use std::path::{Path, PathBuf};
 
-use crate::etcd_server::Version;
 use crate::history::History;
 use crate::invariant::Violation;
 use crate::page::{Mood, Run, Scene, Table, page, svg};
-use crate::server::{lacks_clock, lacks_redis, lacks_sentinel};
+use testbed::etcd::Version;
+use testbed::redis::{lacks_clock, lacks_redis, lacks_sentinel};
 
 /// What goes wrong beneath a story: a sentence for the user.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -10,8 +10,8 @@ use crate::history::{Access, Event, Line};
 use crate::invariant::{Violation, belief, lost_updates};
 use crate::recorder::Recorder;
 use crate::resource::Resource;
-use crate::server::RedisServer;
 use crate::worker::{Accident, Job, Strategy, Work};
+use testbed::redis::RedisServer;
 
 const BOTTLES: u64 = 40;
 const PROCESSES: u32 = 4;

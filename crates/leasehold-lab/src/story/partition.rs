@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use super::two::{HEADS, Two};
 use super::{Error, Report, Stage};
 use crate::proxy::{Proxy, Weather};
-use crate::server::RedisServer;
 use crate::worker::Strategy;
+use testbed::redis::RedisServer;
 
 const TTL: u64 = 800;
 

@@ -8,8 +8,8 @@ use crate::history::{Access, Event, Line};
 use crate::invariant::{belief, lost_updates, stale_writes};
 use crate::recorder::Recorder;
 use crate::resource::Resource;
-use crate::server::RedisServer;
 use crate::worker::{Accident, Job, Strategy, Work};
+use testbed::redis::RedisServer;
 
 const TTL: u64 = 600;
 const LONGEST: Duration = Duration::from_secs(20);

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use super::two::{HEADS, Two};
 use super::{Error, Report, Stage};
 use crate::proxy::{Proxy, Weather};
-use crate::server::Fleet;
 use crate::worker::Strategy;
+use testbed::redis::Fleet;
 
 const NODES: usize = 5;
 /// The one that both majorities have in common.

@@ -8,8 +8,8 @@ use crate::history::{Event, Line};
 use crate::invariant::belief;
 use crate::recorder::Recorder;
 use crate::resource::Resource;
-use crate::server::RedisServer;
 use crate::worker::{Accident, Job, Strategy};
+use testbed::redis::RedisServer;
 
 const TTL: u64 = 600;
 const MAX_HOLD: u64 = 1_000;

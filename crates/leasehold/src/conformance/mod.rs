@@ -6,7 +6,7 @@
 //! the engine does not make them it does not apply, and the runner should say
 //! so rather than leave it out.
 //!
-//! `tests/conformance.rs` of this crate is a runner of fifty lines. One for an
+//! `tests/conformance/main.rs` of this crate is a runner of a hundred lines. One for an
 //! engine of your own looks the same, with [`Bench::on_engine`] and
 //! [`peer_main`].
 //!

@@ -13,7 +13,7 @@ use crate::world::{World, until};
 const KILLS: u64 = 100;
 const GATES: u64 = 4;
 
-#[test]
+#[testbed::test]
 fn after_a_restart_the_mark_is_there_and_nobody_passes_at_once() {
     let (world, upstream) = (World::new(), Upstream::start());
     let options = ["--drain-max", "1h", "--patience", "300ms"];
@@ -32,7 +32,7 @@ fn after_a_restart_the_mark_is_there_and_nobody_passes_at_once() {
 
 /// The state that the next gate starts with does not know what the one before
 /// has let in: it was restored, or begun anew.
-#[test]
+#[testbed::test]
 fn with_a_state_that_is_older_or_new_nobody_passes_at_once_either() {
     let (world, upstream) = (World::new(), Upstream::start());
     let options = ["--drain-max", "1h", "--patience", "300ms"];
@@ -66,7 +66,7 @@ fn with_a_state_that_is_older_or_new_nobody_passes_at_once_either() {
     assert_eq!(gate.ask("/r/1", 8).status, 200);
 }
 
-#[test]
+#[testbed::test]
 fn a_gate_that_is_told_to_end_answers_what_is_under_way() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
@@ -122,7 +122,7 @@ fn killed_under_load(kills: u64) -> Vec<u64> {
     upstream.tokens()
 }
 
-#[test]
+#[testbed::test]
 fn killed_a_hundred_times_under_load_no_stale_request_comes_after_a_newer_one() {
     let all: Vec<_> = thread::scope(|scope| {
         let start = |_| scope.spawn(|| killed_under_load(KILLS / GATES));
@@ -136,7 +136,7 @@ fn killed_a_hundred_times_under_load_no_stale_request_comes_after_a_newer_one() 
     }
 }
 
-#[test]
+#[testbed::test]
 fn with_a_drain_that_is_shorter_than_the_service_takes_one_does() {
     let (world, upstream) = (World::new(), Upstream::start());
     let mut gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
@@ -159,7 +159,7 @@ fn with_a_drain_that_is_shorter_than_the_service_takes_one_does() {
     assert_eq!(upstream.tokens().first(), Some(&8));
 }
 
-#[test]
+#[testbed::test]
 fn ten_thousand_resources_have_marks_of_their_own_that_last() {
     const RESOURCES: u64 = 10_000;
     const CLIENTS: u64 = 32;

@@ -24,7 +24,7 @@ const SEND: &str = r#"
     head -n 1 <&3 > "$1.new" && mv "$1.new" "$1.answer"
 "#;
 
-#[test]
+#[testbed::test]
 fn a_holder_that_was_stopped_past_its_lease_is_refused() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &["--confirm"]);
@@ -58,7 +58,7 @@ fn a_holder_that_was_stopped_past_its_lease_is_refused() {
 
 /// Requests of many holders at the same time, newer ones and older ones, slow
 /// ones and long ones, on a few resources: each resource sees growing tokens.
-#[test]
+#[testbed::test]
 fn in_any_order_of_requests_a_resource_sees_growing_tokens() {
     const CLIENTS: u64 = 8;
     const REQUESTS: u64 = 80;
@@ -107,7 +107,7 @@ fn in_any_order_of_requests_a_resource_sees_growing_tokens() {
 }
 
 /// The same one after the other: each is answered as the rule says.
-#[test]
+#[testbed::test]
 fn each_request_is_answered_as_the_rule_says() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &[]);

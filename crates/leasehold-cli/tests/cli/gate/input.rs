@@ -6,7 +6,7 @@ use std::io::Write as _;
 use super::{Gate, Upstream, answer, fence, head};
 use crate::world::{Running, World, bare};
 
-#[test]
+#[testbed::test]
 fn a_request_that_shows_no_true_fence_never_reaches_the_service() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &[]);
@@ -75,7 +75,7 @@ fn a_request_that_shows_no_true_fence_never_reaches_the_service() {
     assert_eq!(gate.ask("/r/1", 1).status, 200);
 }
 
-#[test]
+#[testbed::test]
 fn whoever_knows_the_mark_but_has_no_key_does_not_pass() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &[]);
@@ -98,7 +98,7 @@ fn whoever_knows_the_mark_but_has_no_key_does_not_pass() {
 }
 
 /// The gate speaks no TLS: a network that others can read is no place for it.
-#[test]
+#[testbed::test]
 fn whoever_has_read_a_signed_request_can_repeat_it_until_a_newer_holder_comes() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &[]);
@@ -115,7 +115,7 @@ fn whoever_has_read_a_signed_request_can_repeat_it_until_a_newer_holder_comes() 
     assert_eq!(upstream.tokens(), [7, 7, 8]);
 }
 
-#[test]
+#[testbed::test]
 fn a_fence_is_confirmed_by_the_store_at_its_first_sight() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &["--confirm"]);
@@ -150,7 +150,7 @@ fn a_fence_is_confirmed_by_the_store_at_its_first_sight() {
     assert_eq!(upstream.seen(), 2);
 }
 
-#[test]
+#[testbed::test]
 fn a_gate_that_cannot_start_says_why_in_one_line() {
     let world = World::new();
     fs::write(world.path("key"), super::KEY).unwrap();

@@ -22,7 +22,7 @@ fn in_the_kernel(gate: &Gate, upstream: &Upstream, path: &str) -> std::net::TcpS
     stream
 }
 
-#[test]
+#[testbed::test]
 fn what_the_kernel_has_of_a_request_does_not_outlive_a_gate_that_is_killed() {
     let (world, upstream) = (World::new(), Upstream::with_small_buffers());
     let mut gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
@@ -39,7 +39,7 @@ fn what_the_kernel_has_of_a_request_does_not_outlive_a_gate_that_is_killed() {
     assert_eq!(upstream.tokens(), [8]);
 }
 
-#[test]
+#[testbed::test]
 fn what_the_kernel_has_of_a_request_does_not_outlive_its_time() {
     let (world, upstream) = (World::new(), Upstream::with_small_buffers());
     let options = ["--drain-max", "2s", "--patience", "30s"];
@@ -56,7 +56,7 @@ fn what_the_kernel_has_of_a_request_does_not_outlive_its_time() {
 
 /// The answer has come, so no time limit is left; hyper's buffer is full, so it
 /// does not ask for more of the body and cannot notice that it was cut off.
-#[test]
+#[testbed::test]
 fn a_connection_to_a_service_that_answers_and_does_not_read_is_cut() {
     let (world, upstream) = (World::new(), Upstream::with_small_buffers());
     let options = ["--drain-max", "2s", "--patience", "30s"];
@@ -78,7 +78,7 @@ fn a_connection_to_a_service_that_answers_and_does_not_read_is_cut() {
     assert!(writer.join().unwrap().is_err());
 }
 
-#[test]
+#[testbed::test]
 fn a_service_that_answers_early_and_closes_gets_the_whole_request() {
     let (world, upstream) = (World::new(), Upstream::with_small_buffers());
     let gate = Gate::start(&world, &upstream, &[]);

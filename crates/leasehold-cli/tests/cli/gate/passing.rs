@@ -17,7 +17,7 @@ fn until_marked(gate: &Gate, token: u64) {
     });
 }
 
-#[test]
+#[testbed::test]
 fn the_newest_holder_passes_and_an_older_one_is_told_the_mark() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &[]);
@@ -36,7 +36,7 @@ fn the_newest_holder_passes_and_an_older_one_is_told_the_mark() {
     assert_eq!(upstream.tokens(), [7, 7, 9, 8, u64::MAX]);
 }
 
-#[test]
+#[testbed::test]
 fn a_newer_holder_waits_until_the_older_is_answered_and_shuts_it_out_at_once() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
@@ -55,7 +55,7 @@ fn a_newer_holder_waits_until_the_older_is_answered_and_shuts_it_out_at_once() {
     assert_eq!(upstream.tokens(), [7, 8]);
 }
 
-#[test]
+#[testbed::test]
 fn a_client_that_goes_away_leaves_its_request_under_way() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, FOR_EVER);
@@ -76,7 +76,7 @@ fn a_client_that_goes_away_leaves_its_request_under_way() {
     assert_eq!(upstream.tokens(), [7, 8]);
 }
 
-#[test]
+#[testbed::test]
 fn a_request_whose_end_nobody_saw_is_waited_for() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, FOR_EVER);
@@ -87,7 +87,7 @@ fn a_request_whose_end_nobody_saw_is_waited_for() {
     assert_eq!(gate.ask("/r/2", 8).status, 200);
 }
 
-#[test]
+#[testbed::test]
 fn a_service_that_is_not_there_is_not_waited_for() {
     let (world, mut gone) = (World::new(), Upstream::start());
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -100,7 +100,7 @@ fn a_service_that_is_not_there_is_not_waited_for() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_service_that_takes_no_connection_is_not_waited_for() {
     let (world, mut deaf) = (World::new(), Upstream::start());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -127,7 +127,7 @@ fn a_service_that_takes_no_connection_is_not_waited_for() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_slow_upload_is_under_way_from_its_first_byte() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &["--drain-max", "1h"]);
@@ -145,7 +145,7 @@ fn a_slow_upload_is_under_way_from_its_first_byte() {
     assert_eq!(upstream.tokens(), [7, 8]);
 }
 
-#[test]
+#[testbed::test]
 fn an_upload_that_breaks_off_is_waited_for() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, FOR_EVER);
@@ -158,7 +158,7 @@ fn an_upload_that_breaks_off_is_waited_for() {
     assert_eq!(gate.ask("/r/1", 8).status, 503);
 }
 
-#[test]
+#[testbed::test]
 fn one_connection_serves_many_requests_and_long_answers_come_whole() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &[]);
@@ -174,7 +174,7 @@ fn one_connection_serves_many_requests_and_long_answers_come_whole() {
     assert_eq!(upstream.tokens(), (1..=20).collect::<Vec<_>>());
 }
 
-#[test]
+#[testbed::test]
 fn a_long_answer_is_under_way_until_its_end() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, FOR_EVER);
@@ -191,7 +191,7 @@ fn a_long_answer_is_under_way_until_its_end() {
     });
 }
 
-#[test]
+#[testbed::test]
 fn a_client_that_does_not_read_keeps_others_waiting_for_a_while_only() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(
@@ -208,7 +208,7 @@ fn a_client_that_does_not_read_keeps_others_waiting_for_a_while_only() {
     drop(stopped);
 }
 
-#[test]
+#[testbed::test]
 fn a_client_that_does_not_read_is_let_go() {
     let (world, upstream) = (World::new(), Upstream::start());
     let options = ["--drain-max", "3s", "--max-connections", "1"];
@@ -222,7 +222,7 @@ fn a_client_that_does_not_read_is_let_go() {
     assert_eq!(next.join().unwrap().status, 200);
 }
 
-#[test]
+#[testbed::test]
 fn a_service_that_answers_before_it_has_read_all_is_waited_for() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, FOR_EVER);
@@ -257,22 +257,22 @@ fn the_rest_does_not_come(path: &str, status: Option<u16>) {
     assert_eq!(upstream.tokens(), [8]);
 }
 
-#[test]
+#[testbed::test]
 fn an_upload_does_not_go_on_after_the_next_holder_has_passed() {
     the_rest_does_not_come("/r/1", Some(504));
 }
 
-#[test]
+#[testbed::test]
 fn an_upload_does_not_go_on_after_its_answer_either() {
     the_rest_does_not_come("/r/1/early", Some(200));
 }
 
-#[test]
+#[testbed::test]
 fn an_upload_does_not_go_on_beside_an_answer_that_does_not_end() {
     the_rest_does_not_come("/r/1/early/large", None);
 }
 
-#[test]
+#[testbed::test]
 fn an_answer_of_a_proxy_that_gave_up_is_no_end() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, FOR_EVER);
@@ -292,7 +292,7 @@ fn an_answer_of_a_proxy_that_gave_up_is_no_end() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn clients_that_hang_up_keep_their_places_while_the_service_works_for_them() {
     const CLIENTS: u64 = 30;
     let (world, upstream) = (World::new(), Upstream::start());
@@ -313,7 +313,7 @@ fn clients_that_hang_up_keep_their_places_while_the_service_works_for_them() {
     assert!(most <= 2, "{most} at once");
 }
 
-#[test]
+#[testbed::test]
 fn more_connections_than_allowed_wait_until_one_ends() {
     let (world, upstream) = (World::new(), Upstream::start());
     let gate = Gate::start(&world, &upstream, &["--max-connections", "2"]);

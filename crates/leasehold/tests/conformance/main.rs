@@ -1,0 +1,118 @@
+//! Every case on every store. A case that a store does not promise is ignored, with the
+//! reason; so is one that only `cargo xtask test --all` runs.
+//!
+//! A variant is a store in another setting: another topology, version or isolation level.
+//! Each variant runs a spread of the cases, and the spreads of all variants together are
+//! all cases; `LEASEHOLD_TEST_ROTATION=N` runs the N-th variant in full.
+
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod schemas;
+mod stores;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod turns;
+
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+
+use leasehold::Promises;
+use leasehold::conformance::{Bench, Case, cases, is_peer, peer_main};
+use libtest_mimic::Trial;
+use stores::STORES;
+use testbed::block_on;
+
+/// A store to test on: new and empty for every case.
+struct Store {
+    name: &'static str,
+    /// Whether the store runs all cases in another setting already.
+    is_variant: bool,
+    /// What it needs that this machine lacks, if so.
+    lacks: fn() -> Option<&'static str>,
+    /// A new one, in a folder that is deleted afterwards.
+    start: fn(folder: &Path, case: usize) -> Started,
+}
+
+/// A store to connect to.
+struct Started {
+    url: String,
+    /// Gives the store's server back when it is dropped.
+    _server: Option<Box<dyn std::any::Any>>,
+}
+
+/// Each variant runs every so-manieth case.
+const SPREAD: usize = 5;
+
+fn main() -> ExitCode {
+    if is_peer() {
+        peer_main(None);
+    }
+    let rotation = env::var("LEASEHOLD_TEST_ROTATION").ok();
+    let rotation = rotation.and_then(|text| text.parse::<usize>().ok());
+    let variants = STORES.iter().filter(|store| store.is_variant);
+    let variants: Vec<_> = variants.map(|store| store.name).collect();
+    let all = env::var_os("LEASEHOLD_TEST_ALL").is_some();
+    let trials = STORES.iter().map(|store| {
+        let place = variants.iter().position(|name| *name == store.name);
+        let is_in_turn = rotation.map(|number| number % variants.len()) == place;
+        let spread = place.filter(|_| !all && !is_in_turn);
+        trials(store, spread)
+    });
+    let trials = in_turn(trials.collect());
+    // Cases mostly wait; more of them at once than there are cores is faster
+    // and also harder on them.
+    let code = testbed::run_trials(8, trials);
+    stores::end();
+    code
+}
+
+/// One of each store after the other: so a store whose cases have to wait for
+/// each other does not hold up the others.
+fn in_turn(stores: Vec<Vec<Trial>>) -> Vec<Trial> {
+    let mut stores: Vec<_> = stores.into_iter().map(Vec::into_iter).collect();
+    let mut trials = Vec::new();
+    loop {
+        let before = trials.len();
+        trials.extend(stores.iter_mut().filter_map(Iterator::next));
+        if trials.len() == before {
+            return trials;
+        }
+    }
+}
+
+/// The cases of a store; of a spread, every so-manieth from there.
+fn trials(store: &'static Store, spread: Option<usize>) -> Vec<Trial> {
+    if let Some(what) = (store.lacks)() {
+        let trial = testbed::trial(store.name, move || testbed::need(Some(what)));
+        return vec![trial];
+    }
+    let promises = match promises(store) {
+        Ok(promises) => promises,
+        Err(error) => return vec![testbed::trial(store.name, move || panic!("{error}"))],
+    };
+    let trial = |(number, case): (usize, Case)| {
+        let name = format!("{}::{}", store.name, case.name);
+        let needs = (case.needs)(&promises);
+        let is_left_out = spread.is_some_and(|from| number % SPREAD != from % SPREAD);
+        match needs {
+            Err(why) => testbed::left_out(name, &format!("{} {why}", store.name)),
+            Ok(()) if is_left_out => testbed::left_out(name, "only with --all"),
+            Ok(()) => testbed::trial(name, move || run(store, number, &case)),
+        }
+    };
+    cases().into_iter().enumerate().map(trial).collect()
+}
+
+fn promises(store: &Store) -> Result<Promises, leasehold::Error> {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let started = (store.start)(folder.path(), usize::MAX);
+    block_on(async { Ok(Bench::new(&started.url).await?.promises()) })
+}
+
+fn run(store: &Store, number: usize, case: &Case) {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let started = (store.start)(folder.path(), number);
+    block_on(async {
+        let bench = Bench::new(&started.url).await;
+        case.run(bench.expect("the store is there")).await;
+    });
+}

@@ -1,0 +1,179 @@
+//! One effect per message: marks in the user's own database, and many messages,
+//! each delivered several times, to consumers that die and stop at any moment.
+
+mod broker;
+mod consumer;
+mod marks;
+
+use sqlx_mysql::MySql;
+use sqlx_postgres::Postgres;
+use sqlx_sqlite::Sqlite;
+use testbed::redis::RedisServer;
+
+use broker::Case;
+use consumer::How;
+
+use crate::fence::place;
+
+/// For servers, however many are asked for.
+const FEW: u64 = 60;
+
+/// Works as one of the consumers, if this is one.
+pub(crate) fn play() -> bool {
+    let is_one = consumer::is_one();
+    if is_one {
+        consumer::consume();
+    }
+    is_one
+}
+
+mod sqlite {
+    use super::*;
+
+    #[testbed::test]
+    async fn marks() {
+        let folder = tempfile::tempdir().unwrap();
+        marks::all::<Sqlite>(&place::sqlite(folder.path())).await;
+    }
+
+    #[testbed::test]
+    fn every_message_has_exactly_one_effect() {
+        let folder = tempfile::tempdir().unwrap();
+        Case::new(sqlite_locks(folder.path()), place::sqlite(folder.path()))
+            .every_message_has_exactly_one_effect::<Sqlite>("sqlite");
+    }
+
+    #[testbed::test]
+    fn every_message_has_at_least_one_effect() {
+        let folder = tempfile::tempdir().unwrap();
+        Case::new(sqlite_locks(folder.path()), place::sqlite(folder.path()))
+            .every_message_has_at_least_one_effect::<Sqlite>("sqlite");
+    }
+
+    #[testbed::test]
+    fn without_any_of_this_it_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let case = Case::new(sqlite_locks(folder.path()), place::sqlite(folder.path()));
+        let (effects, _, figures) = case.effects::<Sqlite>("sqlite", How::Bare);
+        assert!(!figures.too_often(&effects).is_empty(), "{effects:?}");
+    }
+}
+
+mod postgres {
+    use testbed::postgres::Postgres as Server;
+
+    use super::*;
+
+    #[testbed::test]
+    async fn marks() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(folder.path(), &[]);
+        marks::all::<Postgres>(&server.url()).await;
+    }
+
+    #[testbed::test]
+    fn a_few_messages() {
+        let folder = tempfile::tempdir().unwrap();
+        super::a_few_messages(&Server::start(folder.path(), &[]).url());
+    }
+
+    #[testbed::test]
+    fn every_message_has_exactly_one_effect() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = RedisServer::start(folder.path(), &[]);
+        let database = tempfile::tempdir().unwrap();
+        let database = Server::start(database.path(), &[]);
+        let locks = format!("{}?ttl=1s", locks.url());
+        Case::of(FEW, locks, database.url())
+            .every_message_has_exactly_one_effect::<Postgres>("postgres");
+    }
+}
+
+mod mysql {
+    use testbed::mysql::Mysql as Server;
+
+    use super::*;
+
+    #[testbed::test]
+    async fn marks() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(folder.path(), &[]);
+        marks::all::<MySql>(&server.url()).await;
+    }
+
+    #[testbed::test]
+    fn a_few_messages() {
+        let folder = tempfile::tempdir().unwrap();
+        super::a_few_messages(&Server::start(folder.path(), &[]).url());
+    }
+
+    /// The lock's store keeps no memos: only the marks count.
+    #[testbed::test]
+    fn every_message_has_exactly_one_effect() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = RedisServer::start(folder.path(), &[]);
+        let database = tempfile::tempdir().unwrap();
+        let database = Server::start(database.path(), &[]);
+        let locks = format!("{}?layout=plain&ttl=1s", locks.url());
+        Case::of(FEW, locks, database.url()).every_message_has_exactly_one_effect::<MySql>("mysql");
+    }
+}
+
+mod redis {
+    use super::*;
+
+    #[testbed::test]
+    fn a_few_messages() {
+        let folder = tempfile::tempdir().unwrap();
+        super::a_few_messages(&RedisServer::start(folder.path(), &[]).url());
+    }
+}
+
+mod etcd {
+    use testbed::etcd::{Etcd, Version};
+
+    #[testbed::test]
+    fn a_few_messages() {
+        let folder = tempfile::tempdir().unwrap();
+        super::a_few_messages(&Etcd::start(folder.path(), Version::System).url());
+    }
+}
+
+mod zookeeper {
+    use testbed::zookeeper::Zookeeper;
+
+    #[testbed::test]
+    fn a_few_messages() {
+        let folder = tempfile::tempdir().unwrap();
+        super::a_few_messages(&Zookeeper::start(folder.path()).url());
+    }
+}
+
+/// A few messages with locks in this store, and effects in a file: exactly one each
+/// by the mark beside it, and at least one by the memo alone, if the store keeps it.
+fn a_few_messages(locks: &str) {
+    let locks = format!("{locks}?ttl=1s");
+    let promises = runtime().block_on(async {
+        let session = leasehold::connect(&locks).await.unwrap();
+        session.promises()
+    });
+    let case =
+        |folder: &tempfile::TempDir| Case::of(FEW / 3, locks.clone(), place::sqlite(folder.path()));
+    let folder = tempfile::tempdir().unwrap();
+    case(&folder).every_message_has_exactly_one_effect::<Sqlite>("sqlite");
+    if promises.retention {
+        let folder = tempfile::tempdir().unwrap();
+        case(&folder).every_message_has_at_least_one_effect::<Sqlite>("sqlite");
+    }
+}
+
+fn sqlite_locks(folder: &std::path::Path) -> String {
+    format!("sqlite:{}?ttl=1s", folder.join("locks.db").display())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}

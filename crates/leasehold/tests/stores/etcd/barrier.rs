@@ -1,0 +1,28 @@
+//! A barrier with many members: what their looks cost the cluster.
+
+use super::{LONG, cluster, session};
+
+const MEMBERS: u32 = 50;
+
+#[testbed::test]
+async fn fifty_members_meet_and_nobody_asks_for_their_leases() {
+    let (_folder, etcd) = cluster(1);
+    let mut members = Vec::new();
+    for _ in 0..MEMBERS {
+        let one = session(&etcd.url(), "ttl=60s").await;
+        members.push(tokio::spawn(async move {
+            let barrier = one.barrier("load/test", MEMBERS);
+            let entered = barrier.enter_within(LONG * 4).await.unwrap();
+            entered.leave().await.unwrap();
+            one.close().await;
+        }));
+    }
+    for member in members {
+        tokio::time::timeout(LONG * 8, member)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+    assert_eq!(etcd.members[0].calls("LeaseTimeToLive"), 0);
+    assert!(etcd.members[0].calls("Txn") > u64::from(MEMBERS));
+}

@@ -1,0 +1,51 @@
+//! Their libraries among themselves: what our side relies on.
+
+use std::pin::Pin;
+
+use crate::interop::foreign::{Client, KEY, NEVER, SHORT};
+use testbed::redis::RedisServer;
+
+pub(crate) type Case = fn(Client) -> Pin<Box<dyn Future<Output = ()>>>;
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("counts_with_its_neighbour", |client| {
+        Box::pin(counts(client))
+    }),
+    ("hands_over", |client| Box::pin(hands_over(client))),
+    ("is_killed", |client| Box::pin(is_killed(client))),
+];
+
+async fn counts(client: Client) {
+    const ROUNDS: u32 = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), &[]);
+    let file = folder.path().join("number");
+    std::fs::write(&file, "0").unwrap();
+    let counter = |client: Client| client.count(&server.url(), ROUNDS, &file);
+    let counters = [counter(client), counter(client.neighbour())];
+    for mut counter in counters {
+        counter.expect(&format!("done {ROUNDS}")).await;
+    }
+    let number = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(number, (2 * ROUNDS).to_string());
+}
+
+async fn hands_over(client: Client) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), &[]);
+    let mut holder = client.hold(&server.url(), NEVER).await;
+    let mut waiter = client.neighbour().wait(&server.url()).await;
+    assert!(waiter.is_silent());
+    holder.release().await;
+    waiter.expect("got").await;
+}
+
+async fn is_killed(client: Client) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start(folder.path(), &[]);
+    let mut holder = client.hold(&server.url(), SHORT).await;
+    holder.kill();
+    assert_eq!(server.tell(&format!("EXISTS {KEY}")), "1", "until its ttl");
+    let mut waiter = client.neighbour().wait(&server.url()).await;
+    waiter.expect("got").await;
+}
