@@ -11,9 +11,11 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// is there.
 ///
 /// # Errors
-/// Says what to install by hand where apt or the right to use it is missing.
-pub(crate) fn install_missing() -> Outcome {
-    let missing = tools::missing(TOOLS);
+/// Says what to install by hand where apt or the right to use it is missing, or what apt
+/// does not have.
+pub(crate) fn install_missing(without: &[String]) -> Outcome {
+    let wanted = TOOLS.iter().filter(|tool| !tool.is_among(without));
+    let missing = tools::missing(&wanted.copied().collect::<Vec<_>>());
     if missing.is_empty() {
         println!("everything the tests need is installed");
         return Ok(());
@@ -56,7 +58,9 @@ fn by_hand(missing: &[Tool], why: &str) -> String {
             package,
             ring,
         } = tool;
-        format!("\n  {sign}, in Debian's package {package}, for the {ring} tests")
+        format!(
+            "\n  {sign}, in Debian's package {package}, for the {ring} tests (or --without {package})"
+        )
     });
     let tools: String = tools.collect();
     format!("{why}; please install by hand:{tools}")
@@ -108,6 +112,17 @@ mod tests {
     }
 
     #[test]
+    fn a_package_that_a_release_does_not_have_keeps_no_other_away() {
+        let machine = Machine::new("absent", "echo $* >asked-$1");
+        assert!(machine.install_all(&["chromium", "robots"]));
+        let asked = fs::read_to_string(machine.0.join("asked-install")).unwrap();
+        assert!(
+            asked.ends_with(" robots\n") && !asked.contains("chromium"),
+            "{asked}"
+        );
+    }
+
+    #[test]
     fn an_earlier_policy_comes_back_also_after_a_failure() {
         let machine = Machine::new("policy-present", "exit 100");
         fs::write(machine.policy(), "theirs").unwrap();
@@ -130,10 +145,16 @@ mod tests {
         fn new(name: &str, apt_get: &str) -> Self {
             let folder = env::temp_dir().join(format!("xtask-{name}-{}", process::id()));
             fs::create_dir_all(&folder).unwrap();
-            let program = folder.join("apt-get");
-            fs::write(&program, format!("#!/bin/sh\n{apt_get}\n")).unwrap();
+            let machine = Self(folder);
+            machine.program("apt-get", apt_get);
+            machine.program("apt-cache", "[ $2 = robots ] && echo '  Candidate: 1'");
+            machine
+        }
+
+        fn program(&self, name: &str, script: &str) {
+            let program = self.0.join(name);
+            fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
             fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-            Self(folder)
         }
 
         fn policy(&self) -> PathBuf {
@@ -141,12 +162,16 @@ mod tests {
         }
 
         fn install(&self) -> bool {
+            self.install_all(&["robots"])
+        }
+
+        fn install_all(&self, packages: &[&str]) -> bool {
             let path = env::var("PATH").unwrap();
             let mut command = Command::new("sh");
             command
                 .arg(shell::root().join(SCRIPT))
                 .arg(self.policy())
-                .arg("robots")
+                .args(packages)
                 .env("PATH", format!("{}:{path}", self.0.display()))
                 .env("POLICY", self.policy())
                 .current_dir(&self.0);

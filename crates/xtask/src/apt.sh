@@ -30,4 +30,13 @@ run() {
     "$@" </dev/null
 }
 run apt-get update
-run apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 "$@"
+# One name that this release does not have would fail all the others.
+for package; do
+    shift
+    if apt-cache policy "$package" | grep -q 'Candidate: [^(]'; then
+        set -- "$@" "$package"
+    else
+        echo "there is no package $package here"
+    fi
+done
+[ $# -eq 0 ] || run apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 "$@"

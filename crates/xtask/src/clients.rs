@@ -10,22 +10,46 @@ use std::process::Command;
 
 const DEPENDENCY_PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
 
-/// Builds every client that is not there or out of date.
+/// A library, the tool that it is built with, and how.
+type Client = (&'static str, &'static str, fn() -> Outcome);
+
+const CLIENTS: [Client; 8] = [
+    ("redis-py", "python3", redis_py),
+    ("redlock", "npm", redlock),
+    ("redsync", "go", redsync),
+    ("rslock", "cargo", rslock),
+    ("etcd-go", "go", etcd_go),
+    ("kazoo", "python3", kazoo),
+    ("curator", "mvn", curator),
+    ("redisson", "mvn", redisson),
+];
+
+/// Builds every client that is not there or out of date, but for those that are named or
+/// whose tool is.
 ///
 /// # Errors
 /// If one of them cannot be built.
-pub(crate) fn build() -> Outcome {
+pub(crate) fn build(without: &[String]) -> Outcome {
     let folder = tools().join("clients");
     fs::create_dir_all(&folder)
         .map_err(|error| format!("writing {}: {error}", folder.display()))?;
-    redis_py()?;
-    redlock()?;
-    redsync()?;
-    rslock()?;
-    etcd_go()?;
-    kazoo()?;
-    curator()?;
-    redisson()
+    let left_out = all_without(without);
+    let wanted = CLIENTS
+        .iter()
+        .filter(|(name, ..)| !left_out.iter().any(|out| out == name));
+    for (name, _, build) in wanted {
+        build().map_err(|error| format!("{error} (or --without {name})"))?;
+    }
+    Ok(())
+}
+
+/// These tools, and the clients that are built with one of them.
+pub(crate) fn all_without(tools: &[String]) -> Vec<String> {
+    let clients = CLIENTS
+        .iter()
+        .filter(|(_, tool, _)| tools.iter().any(|name| name == tool));
+    let clients = clients.map(|(name, ..)| (*name).to_owned());
+    tools.iter().cloned().chain(clients).collect()
 }
 
 fn redis_py() -> Outcome {

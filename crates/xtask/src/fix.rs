@@ -10,7 +10,7 @@ pub(crate) fn fix() -> bool {
     let mut report = Report::new("fix");
     report.step("lints", || run(&mut cargo(clippy.split(' '))));
     report.step("table of stores", || {
-        let test = "test --quiet --package leasehold --features conformance --test docs";
+        let test = "test --quiet --package leasehold --all-features --test stores -- docs::";
         run(cargo(test.split(' ')).env("LEASEHOLD_FIX", "1"))
     });
     report.step("formatting", || run(&mut cargo(["fmt", "--all"])));

@@ -36,10 +36,12 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <chore>
 
-  test             install what the tests need and is missing, then run every
-                   test and every example
-  test --quick     unit and integration tests only; installs nothing, and a
-                   test whose tool is missing may skip
+  test             install what the tests need and is missing, then run the
+                   tests and every example
+  test --all       the same with every case on every variant, and the long runs
+  test --quick     what needs no server; installs nothing
+      --without X  a machine cannot have the tool X: leave out what needs it
+      --rotation N run the N-th variant in full, instead of the commit's
   stress N PATTERN repeat the tests whose name contains PATTERN N times beside
                    four processor hogs, and print how often each fails
   tools            only install and build what the tests need
@@ -53,14 +55,14 @@ usage: cargo xtask <chore>
 #[derive(Debug, PartialEq, Eq)]
 enum Chore {
     Help,
-    Test {
-        quick: bool,
-    },
+    Test(test::Options),
     Stress {
         times: Option<usize>,
         pattern: Option<String>,
     },
-    Tools,
+    Tools {
+        without: Vec<String>,
+    },
     Verify,
     Lab {
         within: Option<String>,
@@ -80,9 +82,9 @@ fn main() -> ExitCode {
             print!("{USAGE}");
             true
         }
-        Chore::Test { quick } => test::test(quick),
+        Chore::Test(options) => test::test(&options),
         Chore::Stress { times, pattern } => stress::stress(times, pattern.as_deref()),
-        Chore::Tools => test::tools(),
+        Chore::Tools { without } => test::tools(&without),
         Chore::Verify => verify::verify(),
         Chore::Lab { within } => lab::lab(within.as_deref()),
         Chore::Fix => fix::fix(),
@@ -97,10 +99,16 @@ fn main() -> ExitCode {
 fn chore(words: &[&str]) -> Option<Chore> {
     match words {
         [] | ["help" | "-h" | "--help"] | [_, "-h" | "--help"] => Some(Chore::Help),
-        ["test"] => Some(Chore::Test { quick: false }),
-        ["test", "--quick"] => Some(Chore::Test { quick: true }),
+        ["test", rest @ ..] => test::Options::parse(rest).map(Chore::Test),
         ["stress", rest @ ..] => stressed(rest),
-        ["tools"] => Some(Chore::Tools),
+        ["tools", rest @ ..] => match test::Options::parse(rest)? {
+            test::Options {
+                without,
+                extent: test::Extent::Usual,
+                rotation: None,
+            } => Some(Chore::Tools { without }),
+            _ => None,
+        },
         ["verify"] => Some(Chore::Verify),
         ["lab"] => Some(Chore::Lab { within: None }),
         ["lab", "--for", length] => Some(Chore::Lab {

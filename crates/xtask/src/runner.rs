@@ -232,6 +232,8 @@ struct Reading {
     count: usize,
     running: BTreeMap<String, Instant>,
     ended: Vec<Case>,
+    /// Why cases are ignored, told before they are.
+    reasons: BTreeMap<String, String>,
 }
 
 impl Reading {
@@ -241,6 +243,7 @@ impl Reading {
             count: 0,
             running: BTreeMap::new(),
             ended: Vec::new(),
+            reasons: BTreeMap::new(),
         }
     }
 
@@ -250,10 +253,17 @@ impl Reading {
         let event = is_ours.then(|| json::text(line, "event")).flatten();
         match (kind.as_deref(), event.as_deref()) {
             (Some("suite"), Some("started")) => {
-                self.count = json::number(line, "test_count").unwrap_or(0);
+                // A program that runs some of its tests alone has two suites.
+                self.count += json::number(line, "test_count").unwrap_or(0);
             }
             (Some("suite"), _) => {}
             (Some("test"), Some(event)) => self.case(line, event),
+            (Some("trial"), Some("ignored")) => {
+                let texts = ["name", "message"].map(|field| json::text(line, field));
+                let [name, why] = texts.map(Option::unwrap_or_default);
+                self.reasons.insert(name, why);
+            }
+            (Some("trial"), Some("started")) => self.case(line, "started"),
             _ => {
                 let _ = writeln!(self.log, "{line}");
             }
@@ -269,14 +279,16 @@ impl Reading {
             "failed" => Verdict::Failed,
             "ignored" => Verdict::Ignored,
             "started" => {
-                self.running.insert(name, Instant::now());
+                // A program may say so itself, before libtest-mimic does.
+                self.running.entry(name).or_insert_with(Instant::now);
                 return;
             }
             _ => return,
         };
         let started = self.running.remove(&name);
         let text = ["stdout", "message"].map(|field| json::text(line, field));
-        let text = text.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        let text = text.into_iter().flatten().chain(self.reasons.remove(&name));
+        let text = text.collect::<Vec<_>>().join("\n");
         if verdict == Verdict::Failed {
             let _ = writeln!(self.log, "--- {name} failed\n{text}\n---");
         }

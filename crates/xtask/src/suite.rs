@@ -4,6 +4,7 @@
 
 use crate::programs::{self, Program, SHARES};
 use crate::runner::{self, Case, Run, Setting, Verdict};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stdout};
@@ -63,8 +64,8 @@ struct Parts {
 
 impl State {
     fn new(mut programs: Vec<Program>) -> Self {
-        // The heavy ones first, so that light ones fill what is left; taken from the end.
-        programs.sort_by_key(|program| programs::weight(&program.name).shares);
+        // Taken from the end.
+        programs.sort_by_key(|program| Reverse(programs::place(&program.name)));
         Self {
             parts: Mutex::new(Parts {
                 waiting: programs,
@@ -186,7 +187,7 @@ fn line(program: &Program, run: &Run) -> String {
 pub(crate) fn summary(runs: &[(Program, Run)]) -> String {
     let mut text = String::from("\nprograms, the slowest first\n");
     let mut by_time: Vec<_> = runs.iter().collect();
-    by_time.sort_by_key(|(_, run)| std::cmp::Reverse(run.took));
+    by_time.sort_by_key(|(_, run)| Reverse(run.took));
     for (program, run) in by_time {
         let _ = writeln!(text, "  {}", line(program, run));
     }
@@ -196,7 +197,7 @@ pub(crate) fn summary(runs: &[(Program, Run)]) -> String {
         run.cases.iter().map(named).collect()
     };
     let mut cases: Vec<_> = runs.iter().flat_map(cases).collect();
-    cases.sort_by_key(|(_, case)| std::cmp::Reverse(case.took));
+    cases.sort_by_key(|(_, case)| Reverse(case.took));
     for (program, case) in cases.iter().take(SLOWEST) {
         let seconds = case.took.as_secs_f32();
         let _ = writeln!(text, "  {seconds:7.1} s  {program}: {}", case.name);
@@ -212,7 +213,7 @@ fn failure(program: &Program, run: &Run) -> String {
     let mut text = format!("\n--- {}\n", program.name);
     if let Some(wrong) = &run.wrong {
         let _ = writeln!(text, "{wrong}; the end of {}:", run.log.display());
-        text.push_str(&last_lines(&run.log));
+        text.push_str(&last_lines(&run.log, LAST_LINES));
     }
     for case in run.bad() {
         let word = match case.verdict {
@@ -230,11 +231,12 @@ fn repeat(program: &Program, case: &str) -> String {
     format!("cargo test --workspace --all-features {select} -- --exact '{case}'")
 }
 
-fn last_lines(log: &Path) -> String {
+/// So many of the last lines of a file.
+pub(crate) fn last_lines(log: &Path, count: usize) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    let from = lines.len().saturating_sub(LAST_LINES);
+    let from = lines.len().saturating_sub(count);
     lines[from..].iter().fold(String::new(), |mut text, line| {
         let _ = writeln!(text, "  {line}");
         text

@@ -1,10 +1,17 @@
 //! `cargo xtask test`: every ring of tests, on a machine that may be fresh.
 
-use crate::programs::{self, Kind};
+use crate::programs::{self, Kind, Program};
 use crate::report::Report;
-use crate::shell::{cargo, run_within};
-use crate::{apt, clients, servers, suite};
-use std::process::Command;
+use crate::runner::{Case, Run, Verdict};
+use crate::shell::{self, Outcome, cargo, run_within};
+use crate::{apt, clients, runner, servers, suite};
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 /// How long all doc tests may take to build and run.
@@ -13,35 +20,113 @@ const DOC_LIMIT: Duration = Duration::from_secs(600);
 /// How long one example may take to run.
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How many messages and slots the recipes are proven with. Fewer are quicker.
-const MANY: [(&str, &str); 2] = [
-    ("LEASEHOLD_TEST_MESSAGES", "2000"),
-    ("LEASEHOLD_TEST_SLOTS", "500"),
-];
+/// How much of a failed installation is shown.
+const LAST_LINES: usize = 40;
+
+/// Which tests run, and on what.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) extent: Extent,
+    /// Tools that this machine cannot have. What needs them is left out.
+    pub(crate) without: Vec<String>,
+    /// Which variant of a store runs in full, instead of the commit's.
+    pub(crate) rotation: Option<u64>,
+}
+
+/// How much runs.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What needs no server, and nothing is installed.
+    Quick,
+    /// Every store in full and every variant in part.
+    #[default]
+    Usual,
+    /// Every case on every variant, and the long runs.
+    All,
+}
+
+impl Options {
+    /// `None` if a word is none of ours.
+    pub(crate) fn parse(words: &[&str]) -> Option<Self> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--quick" if options.extent == Extent::Usual => options.extent = Extent::Quick,
+                "--all" if options.extent == Extent::Usual => options.extent = Extent::All,
+                "--without" => options.without.push((*words.next()?).to_owned()),
+                "--rotation" => options.rotation = Some(words.next()?.parse().ok()?),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+
+    /// What test programs find in their environment.
+    fn variables(&self) -> Vec<(String, String)> {
+        let mut variables = match self.extent {
+            Extent::Quick => vec![("LEASEHOLD_TEST_QUICK", "1".to_owned())],
+            Extent::Usual => vec![
+                ("LEASEHOLD_NO_SKIP", "1".to_owned()),
+                ("LEASEHOLD_TEST_MESSAGES", "300".to_owned()),
+                ("LEASEHOLD_TEST_SLOTS", "120".to_owned()),
+            ],
+            Extent::All => vec![
+                ("LEASEHOLD_NO_SKIP", "1".to_owned()),
+                ("LEASEHOLD_TEST_ALL", "1".to_owned()),
+                ("LEASEHOLD_TEST_MESSAGES", "2000".to_owned()),
+                ("LEASEHOLD_TEST_SLOTS", "500".to_owned()),
+            ],
+        };
+        variables.push((
+            "LEASEHOLD_TEST_WITHOUT",
+            clients::all_without(&self.without).join(","),
+        ));
+        let rotation = self.rotation.or_else(of_commit).unwrap_or_default();
+        variables.push(("LEASEHOLD_TEST_ROTATION", rotation.to_string()));
+        let owned = |(name, value): (&str, String)| (name.to_owned(), value);
+        variables.into_iter().map(owned).collect()
+    }
+}
+
+/// A number that another commit has another of.
+fn of_commit() -> Option<u64> {
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "--short=8", "HEAD"]);
+    let commit = git.current_dir(shell::root()).output().ok()?;
+    u64::from_str_radix(str::from_utf8(&commit.stdout).ok()?.trim(), 16).ok()
+}
 
 /// Runs everything, also after something has failed, and says whether all passed.
-///
-/// The quick way installs nothing and runs neither doc tests nor examples.
-pub(crate) fn test(quick: bool) -> bool {
+pub(crate) fn test(options: &Options) -> bool {
+    let is_quick = options.extent == Extent::Quick;
     let mut report = Report::new("step");
-    if !quick {
-        bring_tools(&mut report);
-    }
     let mut programs = Vec::new();
-    report.step("build", || {
-        programs = programs::build()?;
-        Ok(())
+    thread::scope(|scope| {
+        let tools = (!is_quick).then(|| scope.spawn(|| tools_beside(&options.without)));
+        report.step("build", || {
+            programs = programs::build()?;
+            Ok(())
+        });
+        if let Some(tools) = tools {
+            report.step("tools, after the build", || {
+                let panicked = |_| Err("it panicked".to_owned());
+                tools.join().unwrap_or_else(panicked)
+            });
+        }
     });
     let (tests, examples): (Vec<_>, Vec<_>) = programs
         .into_iter()
         .partition(|program| program.kind == Kind::Test);
+    let variables = options.variables();
     let mut summary = String::new();
     report.step("tests", || {
-        let many = MANY.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let no_skip = ("LEASEHOLD_NO_SKIP".to_owned(), "1".to_owned());
-        let variables: Vec<_> = many.into_iter().chain([no_skip]).collect();
-        let runs = suite::run(tests, if quick { &[] } else { &variables })?;
-        summary = suite::summary(&runs);
+        let tests = match is_quick {
+            true => tests.into_iter().filter(programs::is_quick).collect(),
+            false => tests,
+        };
+        let runs = suite::run(tests, &variables)?;
+        summary = suite::summary(&runs) + &left_out(&runs);
         let failed = runs.iter().filter(|(_, run)| !run.has_passed());
         match failed
             .map(|(program, _)| program.name.as_str())
@@ -52,14 +137,16 @@ pub(crate) fn test(quick: bool) -> bool {
             failed => Err(format!("failed: {}", failed.join(", "))),
         }
     });
-    if !quick {
+    if !is_quick {
         report.step("doc tests", || {
             let arguments = "test --workspace --all-features --doc --no-fail-fast";
-            run_within(DOC_LIMIT, no_skip(&mut cargo(arguments.split(' '))))
+            let mut cargo = cargo(arguments.split(' '));
+            run_within(DOC_LIMIT, cargo.envs(variables.iter().cloned()))
         });
         for program in examples {
             report.step(program.name, || {
-                run_within(EXAMPLE_LIMIT, no_skip(&mut Command::new(program.file)))
+                let mut command = Command::new(program.file);
+                run_within(EXAMPLE_LIMIT, command.envs(variables.iter().cloned()))
             });
         }
     }
@@ -67,20 +154,76 @@ pub(crate) fn test(quick: bool) -> bool {
     report.finish()
 }
 
+/// Which tests have not run because something is missing, by what is.
+fn left_out(runs: &[(Program, Run)]) -> String {
+    let mut by_reason: BTreeMap<&str, usize> = BTreeMap::new();
+    let is_missing =
+        |case: &&Case| case.verdict == Verdict::Ignored && case.text.ends_with("is missing");
+    for case in runs
+        .iter()
+        .flat_map(|(_, run)| run.cases.iter().filter(is_missing))
+    {
+        *by_reason.entry(case.text.trim()).or_default() += 1;
+    }
+    let mut text = String::new();
+    for (reason, count) in by_reason {
+        let _ = writeln!(text, "not proved, because {reason}: {count} tests");
+    }
+    text
+}
+
 /// Only what the tests need, without the tests.
-pub(crate) fn tools() -> bool {
+pub(crate) fn tools(without: &[String]) -> bool {
     let mut report = Report::new("step");
-    bring_tools(&mut report);
+    report.step("packages", || apt::install_missing(without));
+    report.step("servers of other versions", || servers::build(without));
+    report.step("foreign clients", || clients::build(without));
     report.finish()
 }
 
-fn bring_tools(report: &mut Report) {
-    report.step("tools", apt::install_missing);
-    report.step("servers of other versions", servers::build);
-    report.step("foreign clients", clients::build);
+/// The same as a process of its own, whose output is shown if it fails: cargo builds the
+/// tests meanwhile.
+fn tools_beside(without: &[String]) -> Outcome {
+    let log = tools_log()?;
+    let wrong = |error| format!("{}: {error}", log.display());
+    let output = File::create(&log).map_err(wrong)?;
+    let mut tools = Command::new(env::current_exe().map_err(wrong)?);
+    tools.arg("tools");
+    for name in without {
+        tools.args(["--without", name]);
+    }
+    let errors = output.try_clone().map_err(wrong)?;
+    tools.stdin(Stdio::null()).stdout(output).stderr(errors);
+    let status = tools.status().map_err(wrong)?;
+    match status.success() {
+        true => Ok(()),
+        false => {
+            println!("{}", suite::last_lines(&log, LAST_LINES));
+            Err(format!("all of it: {}", log.display()))
+        }
+    }
 }
 
-/// A test that would skip because a tool is missing fails instead.
-fn no_skip(command: &mut Command) -> &mut Command {
-    command.env("LEASEHOLD_NO_SKIP", "1")
+fn tools_log() -> Result<PathBuf, String> {
+    Ok(runner::logs()?.join("tools.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_unknown_ones_refused() {
+        let parsed = Options::parse(&["--all", "--without", "chromium", "--rotation", "3"]);
+        let expected = Options {
+            extent: Extent::All,
+            without: vec!["chromium".to_owned()],
+            rotation: Some(3),
+        };
+        assert_eq!(parsed, Some(expected));
+        assert_eq!(Options::parse(&[]), Some(Options::default()));
+        assert_eq!(Options::parse(&["--quik"]), None);
+        assert_eq!(Options::parse(&["--quick", "--all"]), None);
+        assert_eq!(Options::parse(&["--without"]), None);
+    }
 }

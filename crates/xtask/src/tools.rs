@@ -16,6 +16,14 @@ pub(crate) struct Tool {
     pub(crate) ring: &'static str,
 }
 
+impl Tool {
+    /// Whether its sign or its package is one of these names.
+    pub(crate) fn is_among(&self, names: &[String]) -> bool {
+        let is_it = |name: &String| [self.sign, self.package].contains(&name.as_str());
+        names.iter().any(is_it)
+    }
+}
+
 /// Everything the tests need. A test that starts a new program adds its line.
 pub(crate) const TOOLS: &[Tool] = &[
     tool("redis-server", "redis-server", "conformance"),
