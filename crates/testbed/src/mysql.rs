@@ -1,6 +1,6 @@
-//! MariaDB servers of our own: child processes on free ports of 127.0.0.1, in
-//! folders that the test gives. The server refuses root, so root starts it as
-//! the user that its package made.
+//! MariaDB and MySQL servers of our own: child processes on free ports of 127.0.0.1, in
+//! folders that the test gives. MariaDB refuses root, so root starts it as the user that its
+//! package made.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -10,15 +10,96 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{LONGEST, free_port, need, scratch};
+use crate::{LONGEST, free_port, need, scratch, tools};
 
 /// The database that tests use.
 pub const DATABASE: &str = "shop";
 
+/// Whose server it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavor {
+    MariaDb,
+    /// The one that `cargo xtask tools` unpacks, with all that it needs.
+    Mysql,
+}
+
 /// The name of what is missing, if something is.
 pub fn lacks_mysql() -> Option<&'static str> {
-    let is_there = program("mariadbd").is_some() && program("mariadb-install-db").is_some();
-    (!is_there).then_some("mariadb-server")
+    Flavor::MariaDb.lacks()
+}
+
+impl Flavor {
+    /// The name of what is missing, if something is.
+    pub fn lacks(self) -> Option<&'static str> {
+        let is_there = program("mariadbd").is_some() && program("mariadb-install-db").is_some();
+        match self {
+            _ if !is_there => Some("mariadb-server"),
+            Self::Mysql if !unpacked("sbin/mysqld").is_file() => {
+                Some("mysql-9.7 (cargo xtask tools)")
+            }
+            _ => None,
+        }
+    }
+
+    /// The server's program, with what it is always started with.
+    fn server(self) -> Command {
+        match self {
+            Self::MariaDb => {
+                let mut server = command("mariadbd");
+                server.arg("--no-defaults");
+                server
+            }
+            Self::Mysql => {
+                // With the C library that lies beside it.
+                let mut server = Command::new(unpacked("lib64/ld-linux-x86-64.so.2"));
+                server
+                    .arg("--library-path")
+                    .arg(unpacked("lib/x86_64-linux-gnu"))
+                    .arg(unpacked("sbin/mysqld"))
+                    .args(["--no-defaults", "--secure-file-priv=NULL", "--mysqlx=OFF"])
+                    .args(["--innodb-redo-log-capacity=8M", "--performance-schema=OFF"])
+                    .arg(shown("--lc-messages-dir=", &unpacked("share/mysql")))
+                    .arg(shown("--plugin-dir=", &unpacked("lib/mysql/plugin")))
+                    .current_dir("/")
+                    .stdin(Stdio::null());
+                if rustix::process::geteuid().is_root() {
+                    server.arg("--user=root");
+                }
+                server
+            }
+        }
+    }
+
+    /// Makes an empty data folder.
+    fn install(self, data: &Path) {
+        match self {
+            Self::MariaDb => run(command("mariadb-install-db")
+                .args(["--no-defaults", "--skip-test-db"])
+                .arg("--auth-root-authentication-method=normal")
+                .arg("--innodb-log-file-size=8M")
+                .arg(shown("--datadir=", data))),
+            Self::Mysql => {
+                let script = data.with_extension("sql");
+                let statements = "create user root@'127.0.0.1';\n\
+                    grant all on *.* to root@'127.0.0.1' with grant option;\n";
+                std::fs::write(&script, statements).expect("there is room for a file");
+                run(self
+                    .server()
+                    .arg("--initialize-insecure")
+                    .arg(shown("--init-file=", &script))
+                    .arg(shown("--datadir=", data)));
+            }
+        }
+    }
+}
+
+/// A file of the MySQL that `cargo xtask tools` unpacks.
+fn unpacked(file: &str) -> PathBuf {
+    tools().join("servers/mysql-9.7/usr").join(file)
+}
+
+fn shown(option: &str, path: &Path) -> String {
+    format!("{option}{}", path.display())
 }
 
 fn program(name: &str) -> Option<PathBuf> {
@@ -58,6 +139,7 @@ fn run(command: &mut Command) {
 /// A running server.
 #[derive(Debug)]
 pub struct Mysql {
+    flavor: Flavor,
     process: Child,
     data: PathBuf,
     options: Vec<String>,
@@ -65,17 +147,22 @@ pub struct Mysql {
 }
 
 impl Mysql {
-    /// Starts a server with these settings, such as `max_connections=20`.
+    /// Starts MariaDB with these settings, such as `max_connections=20`.
     pub fn start(folder: &Path, settings: &[&str]) -> Self {
-        need(lacks_mysql());
+        Self::start_flavor(Flavor::MariaDb, folder, settings)
+    }
+
+    pub fn start_flavor(flavor: Flavor, folder: &Path, settings: &[&str]) -> Self {
+        need(flavor.lacks());
         let data = folder.join("data");
-        make_data(&data);
+        make_data(flavor, &data);
         let options: Vec<_> = settings.iter().map(|text| format!("--{text}")).collect();
         // Another test may take the port first; then there are others.
         for _ in 0..10 {
             let port = free_port();
             let mut server = Self {
-                process: spawn(&data, port, &options),
+                flavor,
+                process: spawn(flavor, &data, port, &options),
                 data: data.clone(),
                 options: options.clone(),
                 port,
@@ -86,7 +173,7 @@ impl Mysql {
             }
         }
         let log = std::fs::read_to_string(data.join("log")).unwrap_or_default();
-        panic!("MariaDB does not start in {}: {log}", data.display());
+        panic!("{flavor:?} does not start in {}: {log}", data.display());
     }
 
     /// `mysql://…` as the user that may do everything.
@@ -143,7 +230,7 @@ impl Mysql {
         self.kill();
         let deadline = Instant::now() + LONGEST;
         loop {
-            self.process = spawn(&self.data, self.port, &self.options);
+            self.process = spawn(self.flavor, &self.data, self.port, &self.options);
             if self.is_up() {
                 return;
             }
@@ -182,14 +269,13 @@ impl Drop for Mysql {
     }
 }
 
-fn spawn(data: &Path, port: u16, options: &[String]) -> Child {
+fn spawn(flavor: Flavor, data: &Path, port: u16, options: &[String]) -> Child {
     let log = std::fs::File::options()
         .create(true)
         .append(true)
         .open(data.join("log"));
-    let mut server = command("mariadbd");
+    let mut server = flavor.server();
     server
-        .arg("--no-defaults")
         .arg(format!("--datadir={}", data.display()))
         .arg(format!("--socket={}/s.sock", data.display()))
         .arg(format!("--pid-file={}/pid", data.display()))
@@ -207,12 +293,12 @@ fn spawn(data: &Path, port: u16, options: &[String]) -> Child {
 }
 
 /// Makes a data folder, by copying one that was made before.
-fn make_data(data: &Path) {
+fn make_data(flavor: Flavor, data: &Path) {
     let folder = data.parent().expect("it is in a folder");
     // The server's user has to get through.
     let mode = std::fs::Permissions::from_mode(0o711);
     std::fs::set_permissions(folder, mode).expect("the folder is ours");
-    run(Command::new("cp").arg("-r").arg(template()).arg(data));
+    run(Command::new("cp").arg("-r").arg(template(flavor)).arg(data));
     if let Some((user, group)) = server_user() {
         let owner = format!("{user}:{group}");
         run(Command::new("chown").arg("-R").arg(owner).arg(data));
@@ -220,10 +306,13 @@ fn make_data(data: &Path) {
 }
 
 /// An empty data folder, made once and kept with what Cargo builds.
-fn template() -> PathBuf {
+fn template(flavor: Flavor) -> PathBuf {
     static MAKING: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _making = MAKING.lock().expect("no test panics with it");
-    let kept = scratch().join("mariadb");
+    let kept = scratch().join(match flavor {
+        Flavor::MariaDb => "mariadb",
+        Flavor::Mysql => "mysql",
+    });
     if kept.exists() {
         return kept;
     }
@@ -234,11 +323,7 @@ fn template() -> PathBuf {
         chown(folder.path(), Some(user), Some(group)).expect("root may do that");
     }
     let made = folder.path().join("data");
-    run(command("mariadb-install-db")
-        .args(["--no-defaults", "--skip-test-db"])
-        .arg("--auth-root-authentication-method=normal")
-        .arg("--innodb-log-file-size=8M")
-        .arg(format!("--datadir={}", made.display())));
+    flavor.install(&made);
     // Another process may have been faster; one is as good as the other.
     let copy = kept.with_extension(std::process::id().to_string());
     run(Command::new("cp").arg("-r").arg(&made).arg(&copy));

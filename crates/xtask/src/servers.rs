@@ -1,10 +1,12 @@
 //! Servers of other versions than the system's, below `target/tools/servers`:
 //! for Redis one too old for us, the oldest that we support, and a new one; for
-//! etcd a newer one than Debian's; a server that speaks as S3 does; and a wall
-//! clock that a test can move under a server.
+//! etcd a newer one than Debian's; MySQL, which Debian's releases do not have; a
+//! server that speaks as S3 does; and a wall clock that a test can move under a
+//! server.
 //!
-//! They come as Python packages, whose digests are written down; nothing of
-//! Python runs but the installer and the S3 server.
+//! Most come as Python packages, whose digests are written down; nothing of
+//! Python runs but the installer and the S3 server. MySQL comes from Debian's
+//! unstable packages, which apt checks.
 
 use crate::built::unless_built;
 use crate::shell::{self, Outcome, run};
@@ -16,6 +18,7 @@ const SOURCE: &str = "interop/servers/source.txt";
 const PROGRAMS: &str = "interop/servers/programs.txt";
 const CLOCK: &str = "interop/servers/clock.c";
 const ETCD: &str = "interop/servers/etcd.txt";
+const MYSQL: &str = "crates/xtask/src/mysql.sh";
 const S3: &str = "interop/s3/requirements.txt";
 
 /// Brings every server that is not there or out of date.
@@ -84,6 +87,10 @@ pub(crate) fn build(without: &[String]) -> Outcome {
             keep(&folder.join(program), folder)
         })?;
     }
+    unless_built("servers/mysql-9.7", &[MYSQL], &|folder| {
+        let mut script = Command::new("sh");
+        run(script.arg(MYSQL).arg(folder).current_dir(shell::root()))
+    })?;
     // Started with `python3 -m moto.server` where this is `PYTHONPATH`.
     unless_built("servers/s3", &[S3], &|folder| {
         let mut pip = Command::new("python3");

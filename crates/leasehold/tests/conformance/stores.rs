@@ -6,7 +6,7 @@ use testbed::Pool;
 #[cfg(feature = "etcd")]
 use testbed::etcd::{self, Etcd};
 #[cfg(feature = "mysql")]
-use testbed::mysql::{Mysql, lacks_mysql};
+use testbed::mysql::{Flavor, Mysql};
 #[cfg(feature = "postgres")]
 use testbed::postgres::{Postgres, lacks_postgres};
 #[cfg(feature = "redis")]
@@ -149,31 +149,45 @@ pub(crate) const STORES: &[Store] = &[
     },
     #[cfg(feature = "mysql")]
     Store {
+        name: "mariadb",
+        is_variant: false,
+        lacks: || Flavor::MariaDb.lacks(),
+        start: |_, _| MARIADB.take(),
+    },
+    #[cfg(feature = "mysql")]
+    Store {
         name: "mysql",
         is_variant: false,
-        lacks: lacks_mysql,
+        lacks: || Flavor::Mysql.lacks(),
         start: |_, _| MYSQL.take(),
     },
     #[cfg(feature = "mysql")]
     Store {
-        name: "mysql-repeatable-read",
+        name: "mariadb-repeatable-read",
         is_variant: true,
-        lacks: lacks_mysql,
-        start: |_, _| MYSQL_REPEATABLE_READ.take(),
+        lacks: || Flavor::MariaDb.lacks(),
+        start: |_, _| MARIADB_REPEATABLE_READ.take(),
     },
     #[cfg(feature = "mysql")]
     Store {
-        name: "mysql-serializable",
+        name: "mariadb-serializable",
         is_variant: true,
-        lacks: lacks_mysql,
-        start: |_, _| MYSQL_SERIALIZABLE.take(),
+        lacks: || Flavor::MariaDb.lacks(),
+        start: |_, _| MARIADB_SERIALIZABLE.take(),
     },
     #[cfg(feature = "mysql")]
     Store {
         name: "mysql-session",
-        is_variant: false,
-        lacks: lacks_mysql,
+        is_variant: true,
+        lacks: || Flavor::Mysql.lacks(),
         start: |_, _| MYSQL_SESSION.take(),
+    },
+    #[cfg(feature = "mysql")]
+    Store {
+        name: "mariadb-session",
+        is_variant: false,
+        lacks: || Flavor::MariaDb.lacks(),
+        start: |_, _| MARIADB_SESSION.take(),
     },
 ];
 
@@ -293,17 +307,23 @@ mod mysql_servers {
     use super::*;
 
     const TABLES: &[&str] = &["claim", "session", "eviction"];
+    const READ_COMMITTED: &[&str] = &["transaction-isolation=READ-COMMITTED"];
 
-    pub(super) static MYSQL: Schemas<Mysql> =
-        Schemas::new(&["transaction-isolation=READ-COMMITTED"], "", TABLES);
-    pub(super) static MYSQL_REPEATABLE_READ: Schemas<Mysql> = Schemas::new(
+    pub(super) static MARIADB: Schemas<Mysql> = Schemas::new(READ_COMMITTED, "", TABLES);
+    pub(super) static MARIADB_REPEATABLE_READ: Schemas<Mysql> = Schemas::new(
         &["transaction-isolation=REPEATABLE-READ", "autocommit=0"],
         "",
         TABLES,
     );
-    pub(super) static MYSQL_SERIALIZABLE: Schemas<Mysql> =
+    pub(super) static MARIADB_SERIALIZABLE: Schemas<Mysql> =
         Schemas::new(&["transaction-isolation=SERIALIZABLE"], "", TABLES);
-    pub(super) static MYSQL_SESSION: Schemas<Mysql> = Schemas::new(&[], "&mode=session", TABLES);
+    pub(super) static MARIADB_SESSION: Schemas<Mysql> = Schemas::new(&[], "&mode=session", TABLES);
+    pub(super) static MYSQL: Schemas<RealMysql> = Schemas::new(READ_COMMITTED, "", TABLES);
+    pub(super) static MYSQL_SESSION: Schemas<RealMysql> =
+        Schemas::new(&[], "&mode=session", TABLES);
+
+    /// MySQL itself, not MariaDB.
+    pub(super) struct RealMysql(Mysql);
 
     impl Database for Mysql {
         fn start(folder: &std::path::Path, settings: &[&str]) -> Self {
@@ -320,9 +340,25 @@ mod mysql_servers {
             self.sql(&wipe.collect::<Vec<_>>().join("; "));
         }
     }
+
+    impl Database for RealMysql {
+        fn start(folder: &std::path::Path, settings: &[&str]) -> Self {
+            Self(Mysql::start_flavor(Flavor::Mysql, folder, settings))
+        }
+
+        fn url(&self, schema: usize) -> String {
+            Database::url(&self.0, schema)
+        }
+
+        fn wipe(&self, schema: usize, tables: &[&str]) {
+            self.0.wipe(schema, tables);
+        }
+    }
 }
 #[cfg(feature = "mysql")]
-use mysql_servers::{MYSQL, MYSQL_REPEATABLE_READ, MYSQL_SERIALIZABLE, MYSQL_SESSION};
+use mysql_servers::{
+    MARIADB, MARIADB_REPEATABLE_READ, MARIADB_SERIALIZABLE, MARIADB_SESSION, MYSQL, MYSQL_SESSION,
+};
 
 /// Ends the servers with schemas: statics are never dropped.
 pub(crate) fn end() {
@@ -337,11 +373,15 @@ pub(crate) fn end() {
     }
     #[cfg(feature = "mysql")]
     for schemas in [
-        &MYSQL,
-        &MYSQL_REPEATABLE_READ,
-        &MYSQL_SERIALIZABLE,
-        &MYSQL_SESSION,
+        &MARIADB,
+        &MARIADB_REPEATABLE_READ,
+        &MARIADB_SERIALIZABLE,
+        &MARIADB_SESSION,
     ] {
+        schemas.end();
+    }
+    #[cfg(feature = "mysql")]
+    for schemas in [&MYSQL, &MYSQL_SESSION] {
         schemas.end();
     }
 }
