@@ -9,8 +9,8 @@ use std::{env, thread};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use crate::pool;
 use crate::skip::Skipped;
+use crate::{pool, stall};
 
 /// What every test program of Rust ends with if a test failed.
 const FAILED: u8 = 101;
@@ -22,6 +22,8 @@ pub struct Test {
     pub run: fn(),
     /// No other test of the program runs beside it.
     pub alone: bool,
+    /// It depends on times that a machine keeps unless it stands still; then it is repeated.
+    pub timed: bool,
     /// Only `cargo xtask test --all` runs it.
     pub all: bool,
 }
@@ -67,10 +69,32 @@ pub fn run_trials(at_once: usize, mut trials: Vec<Trial>) -> ExitCode {
 
 fn of_test(test: &Test) -> Trial {
     let run = test.run;
-    let is_left_out = test.all && env::var_os("LEASEHOLD_TEST_ALL").is_none();
+    let is_left_out = test.all && !runs_all();
     match is_left_out {
         true => left_out(test.full_name(), "only with --all"),
+        false if test.timed => {
+            let name = test.full_name();
+            trial(name.clone(), move || {
+                stall::repeat(run, |why| {
+                    eprintln!("{name} is repeated: {why}");
+                    tell(&name, "repeated", why);
+                });
+            })
+        }
         false => trial(test.full_name(), run),
+    }
+}
+
+/// Whether this is a run of everything: `cargo xtask test --all`.
+pub fn runs_all() -> bool {
+    env::var_os("LEASEHOLD_TEST_ALL").is_some()
+}
+
+/// How often something is done: usually, and in a run of everything.
+pub fn times(usually: usize, in_all: usize) -> usize {
+    match runs_all() {
+        true => in_all,
+        false => usually,
     }
 }
 

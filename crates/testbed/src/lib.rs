@@ -17,6 +17,7 @@ pub mod proxy;
 pub mod redis;
 pub mod s3;
 mod skip;
+mod stall;
 pub mod tls;
 mod wait;
 pub mod zookeeper;
@@ -25,7 +26,7 @@ pub mod zookeeper;
 pub use inventory;
 pub use testbed_macros::test;
 
-pub use harness::{Test, block_on, left_out, run, run_trials, trial};
+pub use harness::{Test, block_on, left_out, run, run_trials, runs_all, times, trial};
 pub use place::{scratch, tools};
 pub use pool::{Lent, Pool};
 pub use ports::free_port;

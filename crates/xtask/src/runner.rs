@@ -49,6 +49,8 @@ pub(crate) struct Run {
     pub(crate) took: Duration,
     /// Why the program as a whole failed, beside its cases.
     pub(crate) wrong: Option<String>,
+    /// Which cases ran again because the machine stood still.
+    pub(crate) repeated: Vec<String>,
     /// The names of processes that it left behind.
     pub(crate) left: Vec<String>,
     /// Everything it wrote.
@@ -93,6 +95,7 @@ pub(crate) fn run(
         cases: Vec::new(),
         took: Duration::ZERO,
         wrong: None,
+        repeated: Vec::new(),
         left: Vec::new(),
         log,
     };
@@ -109,6 +112,7 @@ pub(crate) fn run(
             while let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
                 reading.take(&line);
             }
+            run.repeated = std::mem::take(&mut reading.repeated);
             run.cases = reading.cases();
         }
     }
@@ -234,6 +238,8 @@ struct Reading {
     ended: Vec<Case>,
     /// Why cases are ignored, told before they are.
     reasons: BTreeMap<String, String>,
+    /// Which cases ran again, and why.
+    repeated: Vec<String>,
 }
 
 impl Reading {
@@ -244,6 +250,7 @@ impl Reading {
             running: BTreeMap::new(),
             ended: Vec::new(),
             reasons: BTreeMap::new(),
+            repeated: Vec::new(),
         }
     }
 
@@ -264,6 +271,11 @@ impl Reading {
                 self.reasons.insert(name, why);
             }
             (Some("trial"), Some("started")) => self.case(line, "started"),
+            (Some("trial"), Some("repeated")) => {
+                let texts = ["name", "message"].map(|field| json::text(line, field));
+                let [name, why] = texts.map(Option::unwrap_or_default);
+                self.repeated.push(format!("{name}: {why}"));
+            }
             _ => {
                 let _ = writeln!(self.log, "{line}");
             }

@@ -202,6 +202,11 @@ pub(crate) fn summary(runs: &[(Program, Run)]) -> String {
         let seconds = case.took.as_secs_f32();
         let _ = writeln!(text, "  {seconds:7.1} s  {program}: {}", case.name);
     }
+    for (program, run) in runs {
+        for repeated in &run.repeated {
+            let _ = writeln!(text, "repeated: {}: {repeated}", program.name);
+        }
+    }
     for (program, run) in runs.iter().filter(|(_, run)| !run.has_passed()) {
         text.push_str(&failure(program, run));
     }

@@ -211,17 +211,17 @@ fn the_command_has_a_group_of_its_own() {
     assert_ne!(numbers[1], numbers[2], "{done:?}");
 }
 
-#[testbed::test]
+#[testbed::test(timed)]
 fn a_command_that_is_stopped_by_hand_keeps_the_lock() {
     let world = World::new();
     let running = world.start(&[
         "run",
         "--ttl",
-        "400ms",
+        "4s",
         "x",
         "sh",
         "-c",
-        "echo $$ > pid; sleep 0.1; exit 3",
+        "echo $$ > pid; until test -e go; do sleep 0.05; done; exit 3",
     ]);
     let pid = world.pid("pid");
     kill(pid, Signal::SIGSTOP).unwrap();
@@ -231,8 +231,9 @@ fn a_command_that_is_stopped_by_hand_keeps_the_lock() {
         let age = shown["holders"][0]["age_ms"]
             .as_u64()
             .expect("the lock is held");
-        (age > first + 1500).then_some(())
+        (age > first + 10_000).then_some(())
     });
+    std::fs::write(world.path("go"), "").unwrap();
     kill(pid, Signal::SIGCONT).unwrap();
     assert_eq!(running.done().code, 3);
 }

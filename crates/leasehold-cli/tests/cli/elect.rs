@@ -75,8 +75,8 @@ fn observe(url: String, stop: std::sync::mpsc::Receiver<u64>) -> Vec<Sighting> {
 }
 
 #[testbed::test]
-fn a_leader_that_is_killed_fifty_times_is_followed_by_one_other_each_time() {
-    one_follows_the_other(&World::new(), 50);
+fn a_leader_that_is_killed_is_followed_by_one_other_each_time() {
+    one_follows_the_other(&World::new(), testbed::times(15, 50));
 }
 
 /// A server that hears of no death but by silence.
@@ -84,7 +84,10 @@ fn a_leader_that_is_killed_fifty_times_is_followed_by_one_other_each_time() {
 #[testbed::test]
 fn a_leader_that_is_killed_is_followed_by_one_other_on_a_server() {
     let server = crate::redis_server::Server::start();
-    one_follows_the_other(&World::on(format!("{}?ttl=1s", server.url())), 12);
+    one_follows_the_other(
+        &World::on(format!("{}?ttl=1s", server.url())),
+        testbed::times(5, 12),
+    );
 }
 
 fn one_follows_the_other(world: &World, kill_times: usize) {

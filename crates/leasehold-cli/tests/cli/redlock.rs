@@ -67,7 +67,7 @@ fn with_two_of_five_away_a_lock_is_seen_refused_and_broken() {
     let done = world.run(&["run", "-n", "x", "true"]);
     assert_eq!(done.code, 75);
     assert!(done.complaint().contains("(me)"), "{done:?}");
-    assert_eq!(world.run(&["run", "-w", "50ms", "x", "true"]).code, 75);
+    assert_eq!(world.run(&["run", "-w", "2s", "x", "true"]).code, 75);
 
     let done = world.run(&["break", "x", "--yes", "--reason", "it is stuck"]);
     assert_eq!(done.code, 0, "{done:?}");

@@ -11,6 +11,8 @@ use crate::guard::Lost;
 
 const TTL: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(600);
+/// A busy machine renews it in time.
+const KEPT: Duration = Duration::from_secs(20);
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -67,22 +69,15 @@ async fn lost_before_granted(bench: Bench, fault: Fault) {
     wire.cut([Call::Renew], fault);
     let watching = async {
         assert_eq!(guard.lost().await, Lost::Deadline);
-        Instant::now()
     };
     let mutex = other.mutex(&name);
     let waiting = async {
         let next = mutex.lock().await.unwrap();
-        (next, guard.check(), Instant::now())
+        (next, guard.check())
     };
     let both = async { tokio::join!(watching, waiting) };
-    let (lost, (_next, checked, granted)) = soon("the lease runs out", both).await;
+    let ((), (_next, checked)) = soon("the lease runs out", both).await;
     checked.unwrap_err();
-    // The two are read on different threads; the check above is the proof.
-    assert!(
-        lost <= granted + Duration::from_millis(200),
-        "{:?}",
-        lost - granted
-    );
 }
 
 async fn a_normal_release_is_no_loss(bench: Bench) {
@@ -203,20 +198,16 @@ async fn a_waiter_whose_lease_ended_goes_to_the_end_of_the_queue(bench: Bench) {
 
 async fn a_hold_is_kept_for_longer_than_its_ttl(bench: Bench) {
     let (session, other, name) = (
-        bench.session(SHORT).await,
+        bench.session(KEPT).await,
         bench.session(TTL).await,
         bench.name(),
     );
     let guard = session.mutex(&name).lock().await.unwrap();
     let start = Instant::now();
-    while start.elapsed() < SHORT * 4 {
-        // On a loaded machine a renewal may come too late; then the hold is
-        // lost, which is kept as well as it can be.
-        if guard.check().is_err() {
-            return;
-        }
+    while start.elapsed() < KEPT + SHORT {
+        guard.check().unwrap();
         assert!(other.mutex(&name).try_lock().await.unwrap().is_none());
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     guard.release().await.unwrap();
 }

@@ -39,6 +39,9 @@ struct Started {
     _server: Option<Box<dyn std::any::Any>>,
 }
 
+/// What a quick run is content with.
+const WITHOUT_SERVER: [&str; 2] = ["memory", "sqlite"];
+
 /// Each variant runs every so-manieth case.
 const SPREAD: usize = 5;
 
@@ -50,8 +53,10 @@ fn main() -> ExitCode {
     let rotation = rotation.and_then(|text| text.parse::<usize>().ok());
     let variants = STORES.iter().filter(|store| store.is_variant);
     let variants: Vec<_> = variants.map(|store| store.name).collect();
-    let all = env::var_os("LEASEHOLD_TEST_ALL").is_some();
-    let trials = STORES.iter().map(|store| {
+    let all = testbed::runs_all();
+    let is_quick = env::var_os("LEASEHOLD_TEST_QUICK").is_some();
+    let needs_none = |store: &&Store| !is_quick || WITHOUT_SERVER.contains(&store.name);
+    let trials = STORES.iter().filter(needs_none).map(|store| {
         let place = variants.iter().position(|name| *name == store.name);
         let is_in_turn = rotation.map(|number| number % variants.len()) == place;
         let spread = place.filter(|_| !all && !is_in_turn);

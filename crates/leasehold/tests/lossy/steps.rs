@@ -10,7 +10,7 @@ pub(crate) const NAME: &str = "jobs/nightly";
 
 /// How long one fault may hold anything up: the longest is a reply that never
 /// comes.
-const BOUND: Duration = Duration::from_secs(5);
+const BOUND: Duration = Duration::from_secs(14);
 
 /// The lock is free; others can have it, and so can the subject. Gives the
 /// sessions back, so that none closes before the log is read.

@@ -21,6 +21,18 @@ use std::process::ExitCode;
 
 use leasehold::conformance::{is_peer, peer_main};
 
+/// Waits until a hold has been renewed so often.
+async fn renewed(guard: &leasehold::Guard, times: usize) {
+    for _ in 0..times {
+        let mut least = guard.valid_for();
+        while guard.valid_for() <= least {
+            guard.check().unwrap();
+            least = guard.valid_for();
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+}
+
 /// Tests at the same time. They mostly wait.
 const AT_ONCE: usize = 4;
 

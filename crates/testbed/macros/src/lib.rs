@@ -6,7 +6,8 @@ use proc_macro::{TokenStream, TokenTree};
 /// Makes a function without arguments a test. An `async` one runs on a multi-thread runtime.
 ///
 /// Options, separated by commas: `alone` keeps every other test of the program from running
-/// beside it, `all` leaves it to `cargo xtask test --all`.
+/// beside it; `timed` does too, and repeats a test that failed while the machine stood still;
+/// `all` leaves it to `cargo xtask test --all`.
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, function: TokenStream) -> TokenStream {
     match entry(&options.to_string(), &function) {
@@ -22,10 +23,11 @@ pub fn test(options: TokenStream, function: TokenStream) -> TokenStream {
 
 /// The statement that enters the function into the list.
 fn entry(options: &str, function: &TokenStream) -> Result<String, String> {
-    let (mut alone, mut all) = (false, false);
+    let (mut alone, mut timed, mut all) = (false, false, false);
     for option in options.split(',').map(str::trim) {
         match option {
             "alone" => alone = true,
+            "timed" => (alone, timed) = (true, true),
             "all" => all = true,
             "" => {}
             other => return Err(format!("unknown option of a test: {other}")),
@@ -50,6 +52,6 @@ fn entry(options: &str, function: &TokenStream) -> Result<String, String> {
     Ok(format!(
         "::testbed::inventory::submit! {{ ::testbed::Test {{ \
              module: ::core::module_path!(), name: {name:?}, run: {run}, \
-             alone: {alone}, all: {all} }} }}"
+             alone: {alone}, timed: {timed}, all: {all} }} }}"
     ))
 }

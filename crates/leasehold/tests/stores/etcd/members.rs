@@ -79,23 +79,23 @@ async fn the_leader_stands_still() {
 /// A leader that stood still for longer than a lease lasts takes the leases for
 /// over when it goes on, and some versions end them then. A hold may be lost by
 /// that; it is told, and the tokens are in order.
-#[testbed::test]
+#[testbed::test(timed)]
 async fn the_leader_stands_still_and_goes_on() {
     let (_folder, etcd) = cluster(3);
     let leader = etcd.leader();
     let url = url_from(&etcd, (leader + 1) % 3);
-    let (one, other) = (session(&url, "ttl=3s").await, session(&url, "ttl=3s").await);
+    let (one, other) = (session(&url, "ttl=5s").await, session(&url, "ttl=5s").await);
     let guard = lock(&one, "ledger").await;
     let waiting = wait_for_lock(&other, "ledger");
     queue_of(&inspector(&url).await, "ledger", 2).await;
     etcd.members[leader].stop();
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(5) {
+    while began.elapsed() < Duration::from_secs(8) {
         guard.check().unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     etcd.members[leader].resume();
-    let told = tokio::time::timeout(Duration::from_secs(4), guard.lost()).await;
+    let told = tokio::time::timeout(Duration::from_secs(6), guard.lost()).await;
     match told {
         Ok(lost) => assert_eq!(lost, Lost::Gone),
         Err(_) => assert!(!waiting.is_finished(), "two have it"),

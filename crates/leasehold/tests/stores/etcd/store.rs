@@ -1,10 +1,8 @@
 //! What people and the store itself do to claims: revoke, delete, compact.
 
-use std::time::Duration;
-
 use leasehold::Lost;
 
-use super::{Etcd, cluster, inspector, lock, lost, queue_of, session, wait_for_lock};
+use super::{Etcd, LONG, cluster, inspector, lock, lost, queue_of, session, wait_for_lock};
 use testbed::wait_for;
 
 fn keys(etcd: &Etcd, prefix: &str) -> Vec<String> {
@@ -92,20 +90,25 @@ async fn a_claim_that_was_deleted_by_hand_is_lost() {
 async fn a_waiting_claim_that_was_deleted_by_hand_queues_again() {
     let (_folder, etcd) = cluster(1);
     let (one, other) = (
-        session(&etcd.url(), "ttl=3s").await,
-        session(&etcd.url(), "ttl=3s").await,
+        session(&etcd.url(), "ttl=30s").await,
+        session(&etcd.url(), "ttl=30s").await,
     );
     let guard = lock(&one, "ledger").await;
     let holder = keys(&etcd, "ledger/").remove(0);
     let waiting = wait_for_lock(&other, "ledger");
     let inspector = inspector(&etcd.url()).await;
     queue_of(&inspector, "ledger", 2).await;
-    let waiter = keys(&etcd, "ledger/")
-        .into_iter()
-        .find(|key| *key != holder);
-    etcd.ctl(&["del", &waiter.unwrap()]);
-    queue_of(&inspector, "ledger", 1).await;
-    queue_of(&inspector, "ledger", 2).await;
+    let revision = || {
+        let waiter = keys(&etcd, "ledger/")
+            .into_iter()
+            .find(|key| *key != holder)?;
+        let shown = etcd.ctl(&["get", &waiter, "--write-out=json"]);
+        let (_, rest) = shown.split_once("\"create_revision\":")?;
+        Some((waiter, rest.split(',').next()?.to_owned()))
+    };
+    let first = revision().unwrap();
+    etcd.ctl(&["del", &first.0]);
+    wait_for("another claim", || revision().filter(|now| *now != first));
     guard.release().await.unwrap();
     waiting.await.unwrap().release().await.unwrap();
 }
@@ -129,6 +132,6 @@ async fn a_wait_survives_a_compaction_and_a_restart_in_one() {
     etcd.ctl(&["compact", rest.split(',').next().unwrap()]);
     etcd.members[0].restart();
     guard.release().await.unwrap();
-    let next = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+    let next = tokio::time::timeout(LONG, waiting).await;
     next.unwrap().unwrap().release().await.unwrap();
 }

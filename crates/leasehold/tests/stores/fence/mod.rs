@@ -14,7 +14,7 @@ use libtest_mimic::Trial;
 use sqlx_mysql::{MySql, MySqlQueryResult};
 use sqlx_postgres::{PgQueryResult, Postgres};
 use sqlx_sqlite::{Sqlite, SqliteQueryResult};
-use testbed::block_on;
+use testbed::{block_on, times};
 
 use sql::place::{Place, furnished, sqlite};
 
@@ -107,7 +107,8 @@ fn databases() -> Vec<Trial> {
     vec![
         on_postgres("interleavings", |server| {
             block_on(async {
-                sql::interleavings::<Postgres>(furnished(&server.url()).await, 1000).await;
+                sql::interleavings::<Postgres>(furnished(&server.url()).await, times(200, 1000))
+                    .await;
             });
         }),
         on_postgres("a_crowd_acts_in_the_order_of_its_tokens", |server| {
@@ -156,7 +157,7 @@ fn databases() -> Vec<Trial> {
         }),
         on_mysql("interleavings", |server| {
             block_on(async {
-                sql::interleavings::<MySql>(furnished(&server.url()).await, 1000).await;
+                sql::interleavings::<MySql>(furnished(&server.url()).await, times(200, 1000)).await;
             });
         }),
         on_mysql("a_crowd_acts_in_the_order_of_its_tokens", |server| {
@@ -190,7 +191,7 @@ fn databases() -> Vec<Trial> {
         }),
         on_sqlite("interleavings", |url| {
             block_on(async {
-                sql::interleavings::<Sqlite>(furnished(url).await, 2000).await;
+                sql::interleavings::<Sqlite>(furnished(url).await, times(300, 2000)).await;
             });
         }),
         on_sqlite("a_crowd_acts_in_the_order_of_its_tokens", |url| {

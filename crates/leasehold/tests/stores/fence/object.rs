@@ -35,7 +35,7 @@ pub(crate) async fn interleavings() {
     let fences = [fence(1, 1), fence(2, 2), fence(2, 3), fence(3, 4)];
     let steps = prop::collection::vec((0..fences.len(), any::<bool>(), 0..3_u8), 1..30);
     let mut runner = TestRunner::new(Config::default());
-    for round in 0..200 {
+    for round in 0..testbed::times(40, 200) {
         let policy = [Policy::Ordered, Policy::Exact][round % 2];
         let object = FencedObject::new(bucket.clone(), format!("round-{round}")).policy(policy);
         let mut claims = [const { None }; 4];

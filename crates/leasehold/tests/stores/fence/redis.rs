@@ -33,7 +33,7 @@ pub(crate) async fn interleavings() {
     ];
     let steps = prop::collection::vec((0..fences.len(), 0..3_u8, any::<u16>()), 1..40);
     let mut runner = TestRunner::new(Config::default());
-    for round in 0..3000 {
+    for round in 0..testbed::times(500, 3000) {
         let policy = [Policy::Ordered, Policy::Exact][round % 2];
         let steps = steps.new_tree(&mut runner).unwrap().current();
         let () = connection.del(&["mark", KEY]).await.unwrap();

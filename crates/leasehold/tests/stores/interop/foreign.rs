@@ -16,10 +16,10 @@ pub(crate) const KEY: &str = "interop";
 
 /// Long enough for a virtual machine to start on a busy computer; much shorter
 /// than any ttl that is not meant to end.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A ttl that does not end within a test.
-pub(crate) const NEVER: Duration = Duration::from_secs(60);
+pub(crate) const NEVER: Duration = Duration::from_secs(300);
 
 /// A ttl that is meant to end.
 pub(crate) const SHORT: Duration = Duration::from_secs(2);

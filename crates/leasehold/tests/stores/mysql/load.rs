@@ -57,8 +57,7 @@ async fn twelve_clients_on_two_hundred_names_do_not_deadlock() {
     many_clients_on_many_names(Duration::from_secs(3)).await;
 }
 
-#[testbed::test]
-#[ignore = "takes a minute"]
+#[testbed::test(all)]
 async fn twelve_clients_on_two_hundred_names_do_not_deadlock_in_a_minute() {
     many_clients_on_many_names(Duration::from_secs(60)).await;
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, Guard, Lost, Session};
 
+use super::way::Way;
 use super::{LONG, heard, inspector, lock, lost, postgres, queue_of, wait_for_lock};
 use testbed::postgres::Postgres;
 
@@ -130,15 +131,26 @@ async fn draw_many(session: &Session) -> Guard {
 #[testbed::test]
 async fn the_server_ends_a_silent_connection_after_the_ttl() {
     let (_folder, server) = postgres(&[]);
+    let way = Way::to(server.port).await;
+    let url = format!("{}?mode=session&ttl=3s&sslmode=disable", way.url());
+    let one = leasehold::connect(&url).await.unwrap();
+    let guard = lock(&one, "ledger").await;
+    let main = server.sql("select pid from leasehold.line where is_main");
+    way.fall_silent();
+    testbed::wait_for("the server to end the connection", || {
+        let left = format!("select count(*) from pg_stat_activity where pid = {main}");
+        (server.sql(&left) == "0").then_some(())
+    });
+    assert_eq!(lost(&guard).await, Lost::Deadline);
+}
+
+/// A connection that answers is not ended, however long nobody uses it.
+#[testbed::test(timed)]
+async fn a_connection_that_answers_lasts_for_longer_than_the_ttl() {
+    let (_folder, server) = postgres(&[]);
     let one = session(&server, "ttl=3s").await;
     let guard = lock(&one, "ledger").await;
-    let settings = server.sql(
-        "select count(*) from pg_stat_activity a join leasehold.line l using (pid) \
-         where l.ttl = 3000",
-    );
-    assert_eq!(settings, "1");
-    // Longer than the ttl: the pings go on.
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(7);
     while Instant::now() < deadline {
         guard.check().unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;

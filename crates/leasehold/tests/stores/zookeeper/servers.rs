@@ -106,7 +106,7 @@ async fn the_leader_stands_still() {
 
 /// A follower answers reads and pings for seconds after it has lost its leader.
 /// None of that keeps a session.
-#[testbed::test]
+#[testbed::test(timed)]
 async fn what_a_follower_says_without_its_leader_renews_nothing() {
     let (_folder, zookeeper) = ensemble(3);
     let (leader, follower) = (zookeeper.leader(), zookeeper.follower());
