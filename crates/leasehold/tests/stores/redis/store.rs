@@ -202,9 +202,22 @@ async fn a_hand_over_is_two_commands_however_many_wait() {
     }
     first.release().await.unwrap();
     second.await.unwrap().unwrap();
+    let mut fewest = u64::MAX;
+    for _ in 0..5 {
+        fewest = fewest.min(scripts_of_hand_overs(&server, &holder, WAITERS).await);
+    }
+    // Each claim was enqueued before; what is left is one withdrawal each. A busy machine
+    // makes a claim look that is not served for long, but not each time.
+    assert_eq!(fewest, u64::from(WAITERS) + 1);
+}
+
+/// How many scripts run while a lock goes through so many sessions that wait for it.
+async fn scripts_of_hand_overs(server: &RedisServer, holder: &Session, waiters: u32) -> u64 {
+    let url = format!("{}?ttl=60s", server.url());
+    let inspector = holder.inspector();
     let guard = holder.mutex("hot").lock().await.unwrap();
     let mut waits = Vec::new();
-    for number in 0..WAITERS {
+    for number in 0..waiters {
         let session = leasehold::connect(&url).await.unwrap();
         waits.push(tokio::spawn(async move {
             session
@@ -221,20 +234,13 @@ async fn a_hand_over_is_two_commands_however_many_wait() {
             tokio::task::yield_now().await;
         }
     }
-    let before = scripts_run(&server);
+    let before = scripts_run(server);
     guard.release().await.unwrap();
     let mut sessions = Vec::new();
     for wait in waits {
         sessions.push(wait.await.unwrap());
     }
-    // Each claim was enqueued before; what is left is one withdrawal each. Who is not
-    // served for long, on a busy machine, looks once.
-    let scripts = scripts_run(&server) - before;
-    let withdrawals = u64::from(WAITERS) + 1;
-    assert!(
-        (withdrawals..withdrawals + u64::from(WAITERS) / 2).contains(&scripts),
-        "{scripts}"
-    );
+    scripts_run(server) - before
 }
 
 #[testbed::test]
