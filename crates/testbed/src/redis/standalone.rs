@@ -180,9 +180,11 @@ impl RedisServer {
         let deadline = Instant::now() + LONGEST;
         let id = format!("process_id:{}\r", self.process.id());
         while Instant::now() < deadline && !self.process.has_ended() {
-            let info = self.tell("INFO server");
+            // It answers this also while it still reads its files.
+            let info = self.tell("INFO");
+            let is_ready = info.contains(&id) && info.contains("\nloading:0\r");
             // A server with a password answers too.
-            if info.contains(&id) || info.starts_with("-NOAUTH") {
+            if is_ready || info.starts_with("-NOAUTH") {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(10));
