@@ -124,7 +124,11 @@ type Started = (Child, Receiver<String>, File);
 
 fn start(program: &Program, setting: &Setting, mark: &str, log: &Path) -> std::io::Result<Started> {
     let log = File::create(log)?;
-    let mut child = Command::new(&program.file)
+    // A shell starts what is in the background with a deaf ear for these, and children of
+    // children keep that.
+    let mut child = Command::new("env")
+        .arg("--default-signal=INT,QUIT")
+        .arg(&program.file)
         .args(["-Z", "unstable-options", "--format", "json"])
         .args(&setting.arguments)
         .envs(setting.variables.iter().cloned())
@@ -304,10 +308,12 @@ impl Reading {
         if verdict == Verdict::Failed {
             let _ = writeln!(self.log, "--- {name} failed\n{text}\n---");
         }
+        let took = started.map_or(Duration::ZERO, |started| started.elapsed());
+        let _ = writeln!(self.log, "{:8.2} s  {name}: {event}", took.as_secs_f32());
         self.ended.push(Case {
             name,
             verdict,
-            took: started.map_or(Duration::ZERO, |started| started.elapsed()),
+            took,
             text,
         });
     }
