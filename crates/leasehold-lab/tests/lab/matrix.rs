@@ -14,7 +14,7 @@ use leasehold_lab::story::Error;
 use leasehold_lab::torture::{NOBODY_HIT, Verdict, World, torture};
 use libtest_mimic::Trial;
 
-use testbed::{may_skip, skip};
+use testbed::{left_out, may_skip, runs_all, skip};
 
 use crate::{Outcome, PAGES, trial};
 
@@ -30,24 +30,29 @@ enum Must {
     Betray,
 }
 
+/// One or two of each store.
 const CELLS: &[(&str, Row, Must)] = &[
-    ("sqlite", Row::Fenced("kill"), Must::BeFenced),
     ("sqlite", Row::Fenced(PAUSE_AT_WRITE), Must::BeFenced),
     ("sqlite", Row::Unfenced(PAUSE_AT_WRITE), Must::Lose),
-    ("sqlite", Row::Fenced(DISK_FULL), Must::BeFenced),
-    ("redis", Row::Fenced("restart-empty"), Must::BeFenced),
     ("redis", Row::Fenced(FAILOVER), Must::BeFenced),
     ("redis", Row::Unfenced(FAILOVER), Must::Betray),
-    ("redis", Row::Unfenced(PAUSE_AT_WRITE), Must::Lose),
-    ("redis", Row::Unfenced("clock"), Must::Betray),
-    ("redis", Row::Unfenced("restart-empty"), Must::Betray),
-    ("redlock", Row::Fenced("clock"), Must::BeFenced),
     ("redlock", Row::Fenced(RESTART_ALL_EMPTY), Must::BeFenced),
-    ("redlock", Row::Unfenced(RESTART_ALL_EMPTY), Must::Betray),
     ("etcd", Row::Fenced(FAILOVER), Must::BeFenced),
     ("zookeeper", Row::Fenced("cut"), Must::BeFenced),
     ("postgres", Row::Fenced(FAILOVER), Must::BeFenced),
     ("mariadb", Row::Permits, Must::BeFenced),
+];
+
+/// Those that only run with `--all`.
+const MORE_CELLS: &[(&str, Row, Must)] = &[
+    ("sqlite", Row::Fenced("kill"), Must::BeFenced),
+    ("sqlite", Row::Fenced(DISK_FULL), Must::BeFenced),
+    ("redis", Row::Fenced("restart-empty"), Must::BeFenced),
+    ("redis", Row::Unfenced(PAUSE_AT_WRITE), Must::Lose),
+    ("redis", Row::Unfenced("clock"), Must::Betray),
+    ("redis", Row::Unfenced("restart-empty"), Must::Betray),
+    ("redlock", Row::Fenced("clock"), Must::BeFenced),
+    ("redlock", Row::Unfenced(RESTART_ALL_EMPTY), Must::Betray),
 ];
 
 /// How many runs one may be among in which somebody is hit, or two believe.
@@ -55,9 +60,14 @@ const ATTEMPTS: u64 = 4;
 const LENGTH: Duration = Duration::from_secs(4);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cells = CELLS.iter().enumerate();
+    let cells = CELLS.iter().chain(MORE_CELLS).enumerate();
     let cells = cells.map(|(number, &(store, row, must))| {
-        trial(format!("matrix::{store}: {}", row.name()), move || {
+        let name = format!("matrix::{store}: {}", row.name());
+        let is_more = number >= CELLS.len();
+        if is_more && !runs_all() {
+            return left_out(name, "only with --all");
+        }
+        trial(name, move || {
             let mut told = Vec::new();
             for attempt in 0..ATTEMPTS {
                 let seed = 100 * attempt + number as u64;
