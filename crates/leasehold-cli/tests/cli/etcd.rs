@@ -1,5 +1,6 @@
 //! Every command on etcd, as on any other store.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use tempfile::TempDir;
@@ -7,9 +8,13 @@ use testbed::etcd::{Etcd, Version};
 
 use crate::world::{Done, Running, World, bare};
 
-pub(crate) fn etcd(members: usize) -> (TempDir, Etcd) {
+pub(crate) fn start(folder: &Path, members: usize) -> Etcd {
+    Etcd::start_with(folder, Version::System, members, &[])
+}
+
+fn etcd(members: usize) -> (TempDir, Etcd) {
     let folder = TempDir::new().unwrap();
-    let etcd = Etcd::start_with(folder.path(), Version::System, members, &[]);
+    let etcd = start(folder.path(), members);
     (folder, etcd)
 }
 

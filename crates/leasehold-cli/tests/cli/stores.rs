@@ -1,125 +1,162 @@
 //! What every command does on every store, whichever server it is.
 
-use std::any::Any;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use libtest_mimic::Trial;
 use serde_json::Value;
+use testbed::Pool;
+#[cfg(feature = "etcd")]
+use testbed::etcd::Etcd;
+#[cfg(feature = "mysql")]
+use testbed::mysql::Mysql;
+#[cfg(feature = "postgres")]
+use testbed::postgres::Postgres;
+#[cfg(feature = "redis")]
+use testbed::redis::RedisServer;
+#[cfg(feature = "zookeeper")]
+use testbed::zookeeper::Zookeeper;
 
 use crate::world::{Running, World, until};
 use crate::{barrier, latch, stamp};
 
-/// A server that is kept while a case runs.
+/// A server that a case has for itself, and another case after it.
 struct Server {
     world: World,
     /// What the store itself says is left when nobody holds or waits.
     left: Box<dyn Fn() -> String>,
-    _server: Box<dyn Any>,
+}
+
+impl Server {
+    fn of<T: Send>(
+        pool: &'static Pool<T>,
+        url: fn(&T) -> String,
+        left: impl Fn(&T) -> String + 'static,
+    ) -> Self {
+        let server = pool.take();
+        Self {
+            world: World::on(url(&server)),
+            left: Box::new(move || left(&server)),
+        }
+    }
 }
 
 struct Store {
     name: &'static str,
-    start: fn() -> Server,
+    take: fn() -> Server,
     /// What is to be said of a stamp's word there.
     of_words: fn(&World),
 }
+
+#[cfg(feature = "redis")]
+static REDIS: Pool<RedisServer> = Pool::new(
+    1,
+    |folder| RedisServer::start(folder, &[]),
+    RedisServer::wipe,
+);
+#[cfg(feature = "etcd")]
+static ETCD: Pool<Etcd> = Pool::new(1, |folder| crate::etcd::start(folder, 3), Etcd::wipe);
+#[cfg(feature = "zookeeper")]
+static ZOOKEEPER: Pool<Zookeeper> = Pool::new(
+    1,
+    |folder| crate::zookeeper::start(folder, 3),
+    Zookeeper::wipe,
+);
+#[cfg(feature = "postgres")]
+static POSTGRES: Pool<Postgres> = Pool::new(
+    1,
+    |folder| Postgres::start(folder, &[]),
+    |server| {
+        server.sql("drop schema if exists leasehold cascade");
+    },
+);
+#[cfg(feature = "mysql")]
+static MYSQL: Pool<Mysql> = Pool::new(
+    1,
+    |folder| Mysql::start(folder, &[]),
+    |server| {
+        server.sql("drop database shop; create database shop");
+    },
+);
 
 const STORES: &[Store] = &[
     #[cfg(feature = "redis")]
     Store {
         name: "redis",
-        start: || {
-            let server = std::rc::Rc::new(crate::redis_server::Server::start());
-            let asked = server.clone();
-            Server {
-                world: server.world(),
-                left: Box::new(move || asked.tell("HGETALL lh:{x}:c")),
-                _server: Box::new(server),
-            }
-        },
+        take: || Server::of(&REDIS, RedisServer::url, left_on_redis),
         of_words: stamp::a_word_is_refused,
     },
     #[cfg(feature = "etcd")]
     Store {
         name: "etcd",
-        start: || {
-            let (folder, etcd) = crate::etcd::etcd(3);
-            let etcd = std::rc::Rc::new(etcd);
-            let asked = etcd.clone();
-            Server {
-                world: World::on(etcd.url()),
-                left: Box::new(move || asked.ctl(&["get", "x/", "--prefix"])),
-                _server: Box::new((folder, etcd)),
-            }
+        take: || {
+            Server::of(&ETCD, Etcd::url, |etcd| {
+                etcd.ctl(&["get", "x/", "--prefix"])
+            })
         },
         of_words: stamp::a_word_is_refused,
     },
     #[cfg(feature = "zookeeper")]
     Store {
         name: "zookeeper",
-        start: || {
-            let (folder, zookeeper) = crate::zookeeper::zookeeper(3);
-            let zookeeper = std::rc::Rc::new(zookeeper);
-            let asked = zookeeper.clone();
-            let left = move || {
-                let children = asked.client().children("/x");
+        take: || {
+            Server::of(&ZOOKEEPER, Zookeeper::url, |zookeeper| {
+                let children = zookeeper.client().children("/x");
                 children.unwrap_or_default().join(" ")
-            };
-            Server {
-                world: World::on(zookeeper.url()),
-                left: Box::new(left),
-                _server: Box::new((folder, zookeeper)),
-            }
+            })
         },
         of_words: stamp::a_word_tells_of_a_writer,
     },
     #[cfg(feature = "postgres")]
     Store {
         name: "postgres",
-        start: || {
-            let (folder, server) = crate::postgres::postgres(&[]);
-            let server = std::rc::Rc::new(server);
-            let asked = server.clone();
-            let left = move || {
-                asked.sql(
+        take: || {
+            Server::of(&POSTGRES, Postgres::url, |server| {
+                server.sql(
                     "select ticket::text from leasehold.claim \
                      union all select id::text from leasehold.session \
                      union all select relname::text from pg_class where relname = 'bare'",
                 )
-            };
-            Server {
-                world: World::on(server.url()),
-                left: Box::new(left),
-                _server: Box::new((folder, server)),
-            }
+            })
         },
         of_words: stamp::a_word_tells_of_a_writer,
     },
     #[cfg(feature = "mysql")]
     Store {
         name: "mysql",
-        start: || {
-            let (folder, server) = crate::mysql::mysql(&[]);
-            let server = std::rc::Rc::new(server);
-            let asked = server.clone();
-            let left = move || {
-                asked.sql(
+        take: || {
+            Server::of(&MYSQL, Mysql::url, |server| {
+                server.sql(
                     "select hex(ticket) from leasehold_claim where ticket is not null \
                      union all select hex(id) from leasehold_session \
                      union all select table_name from information_schema.tables \
                      where table_name = 'leasehold_bare'",
                 )
-            };
-            Server {
-                world: World::on(server.url()),
-                left: Box::new(left),
-                _server: Box::new((folder, server)),
-            }
+            })
         },
         of_words: stamp::a_word_is_refused,
     },
 ];
+
+/// Every key and field but those of a lock that has no claim.
+#[cfg(feature = "redis")]
+fn left_on_redis(server: &RedisServer) -> String {
+    let mut left = Vec::new();
+    for key in server.tell("KEYS *").lines() {
+        let of_lock = key
+            .strip_prefix("lh:{")
+            .and_then(|key| key.strip_suffix('}'));
+        match of_lock {
+            None => left.push(key.to_owned()),
+            Some(_) => {
+                let fields = server.tell(&format!("HKEYS {key}"));
+                let known = |field: &&str| !["last", "cap", "held"].contains(field);
+                left.extend(fields.lines().filter(known).map(str::to_owned));
+            }
+        }
+    }
+    left.join(" ")
+}
 
 type Case = (&'static str, fn(&Store));
 
@@ -153,7 +190,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn a_command_gets_its_lock_and_a_greater_token_each_time(store: &Store) {
-    let server = (store.start)();
+    let server = (store.take)();
     let world = &server.world;
     let token = || {
         let done = world.run(&["run", "x", "printenv", "LEASEHOLD_TOKEN"]);
@@ -171,7 +208,7 @@ fn a_command_gets_its_lock_and_a_greater_token_each_time(store: &Store) {
 }
 
 fn a_lock_is_seen_refused_and_broken(store: &Store) {
-    let server = (store.start)();
+    let server = (store.take)();
     let world = &server.world;
     let mut hold = world.leasehold(["hold", "x", "--label", "me"]);
     let mut hold = Running::of(hold.stdin(Stdio::piped()));
@@ -199,15 +236,19 @@ fn a_lock_is_seen_refused_and_broken(store: &Store) {
     let last: Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
     let lost = last["lost"].as_str().unwrap();
     assert!(lost.contains("it is stuck"), "{last}");
-    // Those who were refused may have been seen waiting before.
-    let kind = std::iter::repeat_with(event).find(|event| event["event"] == "evicted");
-    assert!(kind.is_some());
+    // The commands that were refused may have been seen waiting before.
+    let mut next = event();
+    while next["event"] == "waiting" || next["event"] == "left" {
+        next = event();
+    }
+    let evicted = (&next["event"], &next["reason"]);
+    assert_eq!(evicted, (&"evicted".into(), &"it is stuck".into()));
     let shown = world.show("x");
     assert_eq!(shown["evictions"][0]["reason"], "it is stuck", "{shown}");
 }
 
 fn stamps_latches_and_barriers_are_as_on_a_file(store: &Store) {
-    let server = (store.start)();
+    let server = (store.take)();
     let world = &server.world;
     stamp::a_command_is_good_if_no_writer_came_meanwhile(world);
     (store.of_words)(world);
@@ -216,7 +257,7 @@ fn stamps_latches_and_barriers_are_as_on_a_file(store: &Store) {
 }
 
 fn a_benchmark_gives_figures_beside_the_raw_floor(store: &Store) {
-    let server = (store.start)();
+    let server = (store.take)();
     let url = server.world.url();
     let done = server.world.run(&[
         "--url", &url, "bench", "--json", "--for", "100ms", "--only", "one task",

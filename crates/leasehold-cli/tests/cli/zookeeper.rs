@@ -1,16 +1,22 @@
 //! Every command on ZooKeeper, as on any other store.
 
+use std::path::Path;
+
 use tempfile::TempDir;
 use testbed::zookeeper::Zookeeper;
 
 use crate::world::{Done, World, bare};
 
-pub(crate) fn zookeeper(servers: usize) -> (TempDir, Zookeeper) {
-    let folder = TempDir::new().unwrap();
+pub(crate) fn start(folder: &Path, servers: usize) -> Zookeeper {
     // A stamp is spoilt when the server removes the empty lock, which it looks for
     // once a minute.
     let never = "-Dznode.container.checkIntervalMs=86400000";
-    let zookeeper = Zookeeper::start_with(folder.path(), servers, "", &[never]);
+    Zookeeper::start_with(folder, servers, "", &[never])
+}
+
+fn zookeeper(servers: usize) -> (TempDir, Zookeeper) {
+    let folder = TempDir::new().unwrap();
+    let zookeeper = start(folder.path(), servers);
     (folder, zookeeper)
 }
 
