@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::scene::{ALWAYS, LONG, Scene};
-use leasehold::{ErrorKind, Session};
+use leasehold::{ErrorKind, Guard, Session};
 use testbed::proxy::{Fault, Proxy};
 
 const NODES: usize = 5;
@@ -25,30 +25,65 @@ fn masks() -> impl Iterator<Item = [bool; NODES]> {
     })
 }
 
-/// Tries to lock while these nodes are in trouble.
-async fn is_granted_by_the_rest(session: &Session, scene: &Scene, troubled: [bool; NODES]) {
-    let left = troubled.iter().filter(|troubled| !**troubled).count();
-    let must_hold = left > NODES / 2;
-    // A busy machine may answer too late for the limit of a node.
-    let deadline = Instant::now() + LONG;
-    let mut tried = session.mutex(NAME).try_lock().await;
-    while must_hold && !matches!(tried, Ok(Some(_))) && Instant::now() < deadline {
-        tried = session.mutex(NAME).try_lock().await;
+/// How often a majority of the nodes was left, and how often it granted the lock at once.
+#[derive(Default)]
+struct Tally {
+    grants: u32,
+    at_once: u32,
+}
+
+impl Tally {
+    /// Tries to lock while these nodes are in trouble, and again if a majority is left: a busy
+    /// machine may answer too late for the limit of a node.
+    async fn try_lock(&mut self, session: &Session, troubled: [bool; NODES]) -> Option<Guard> {
+        let left = troubled.iter().filter(|troubled| !**troubled).count();
+        let must_hold = left > NODES / 2;
+        let deadline = Instant::now() + LONG;
+        let mut is_first = true;
+        loop {
+            let asked = Instant::now();
+            let tried = session.mutex(NAME).try_lock().await;
+            assert!(asked.elapsed() < ENDS_WITHIN, "{troubled:?}");
+            if let Ok(Some(guard)) = tried {
+                assert!(must_hold, "granted by {left} nodes: {troubled:?}");
+                self.grants += 1;
+                self.at_once += u32::from(is_first);
+                return Some(guard);
+            }
+            if !must_hold {
+                if let Err(error) = tried {
+                    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                }
+                return None;
+            }
+            is_first = false;
+            assert!(Instant::now() < deadline, "{troubled:?}: {tried:?}");
+        }
     }
-    match tried {
-        Ok(Some(guard)) => {
-            assert!(must_hold, "granted by {left} nodes: {troubled:?}");
-            let owners = (0..NODES).filter(|&node| !troubled[node]);
-            let owners = owners.filter(|&node| scene.value(node, NAME).is_some());
-            assert!(owners.count() > NODES / 2, "{troubled:?}");
-            guard.check().unwrap();
-            guard.release().await.unwrap();
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        let Self { grants, at_once } = self;
+        if !std::thread::panicking() {
+            assert!(*at_once * 4 > *grants, "{at_once} of {grants} at once");
         }
-        Ok(None) => assert!(!must_hold, "refused with {left} nodes: {troubled:?}"),
-        Err(error) => {
-            assert!(!must_hold, "{troubled:?}: {error}");
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        }
+    }
+}
+
+/// Tries to lock while these nodes are in trouble.
+async fn is_granted_by_the_rest(
+    tally: &mut Tally,
+    session: &Session,
+    scene: &Scene,
+    troubled: [bool; NODES],
+) {
+    if let Some(guard) = tally.try_lock(session, troubled).await {
+        let owners = (0..NODES).filter(|&node| !troubled[node]);
+        let owners = owners.filter(|&node| scene.value(node, NAME).is_some());
+        assert!(owners.count() > NODES / 2, "{troubled:?}");
+        guard.check().unwrap();
+        guard.release().await.unwrap();
     }
 }
 
@@ -92,6 +127,7 @@ async fn nodes_that_are_down() {
     let mut scene = Scene::start(NODES, ALWAYS);
     let session = scene.session(OPTIONS).await;
     let mut down = [false; NODES];
+    let mut tally = Tally::default();
     for mask in masks() {
         for node in 0..NODES {
             let server = &mut scene.fleet.servers[node];
@@ -107,7 +143,7 @@ async fn nodes_that_are_down() {
             their_number_is(&session, &scene, down).await;
             is_clean_where_up(&scene, down).await;
         }
-        is_granted_by_the_rest(&session, &scene, down).await;
+        is_granted_by_the_rest(&mut tally, &session, &scene, down).await;
         is_clean_where_up(&scene, down).await;
     }
 }
@@ -152,6 +188,7 @@ async fn their_number_is(session: &Session, scene: &Scene, down: [bool; NODES]) 
 async fn nodes_that_hang() {
     let scene = Scene::start(NODES, &[]);
     let session = scene.session(OPTIONS).await;
+    let mut tally = Tally::default();
     for mask in masks() {
         let hanging = || {
             scene
@@ -162,37 +199,16 @@ async fn nodes_that_hang() {
                 .filter(|(_, hangs)| *hangs)
         };
         hanging().for_each(|(server, _)| server.stop());
-        try_while_others_hang(&session, mask).await;
+        try_while_others_hang(&mut tally, &session, mask).await;
         hanging().for_each(|(server, _)| server.resume());
         nothing_is_left(&scene, "", mask).await;
         all_count_again(&session, &scene).await;
     }
 }
 
-async fn try_while_others_hang(session: &Session, hangs: [bool; NODES]) {
-    let left = hangs.iter().filter(|hangs| !**hangs).count();
-    let deadline = Instant::now() + LONG;
-    let mut tried;
-    loop {
-        let asked = Instant::now();
-        tried = session.mutex(NAME).try_lock().await;
-        assert!(asked.elapsed() < ENDS_WITHIN, "{hangs:?}");
-        // As above.
-        let must_hold = left > NODES / 2;
-        if !must_hold || matches!(tried, Ok(Some(_))) || Instant::now() > deadline {
-            break;
-        }
-    }
-    match tried {
-        Ok(Some(guard)) => {
-            assert!(left > NODES / 2, "granted by {left} nodes: {hangs:?}");
-            guard.release().await.unwrap();
-        }
-        Ok(None) => assert!(left <= NODES / 2, "refused: {hangs:?}"),
-        Err(error) => {
-            assert!(left <= NODES / 2, "{hangs:?}: {error}");
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-        }
+async fn try_while_others_hang(tally: &mut Tally, session: &Session, hangs: [bool; NODES]) {
+    if let Some(guard) = tally.try_lock(session, hangs).await {
+        guard.release().await.unwrap();
     }
 }
 
@@ -201,12 +217,13 @@ async fn nodes_that_another_has() {
     let scene = Scene::start(NODES, &[]);
     for options in [OPTIONS.to_owned(), format!("{OPTIONS}&tokens=off")] {
         let session = scene.session(&options).await;
+        let mut tally = Tally::default();
         for mask in masks() {
             for (node, _) in mask.iter().enumerate().filter(|(_, taken)| **taken) {
                 let set = ["SET", NAME, "theirs", "NX", "PX", "600000"];
                 scene.fleet.servers[node].command(&set);
             }
-            is_granted_by_the_rest(&session, &scene, mask).await;
+            is_granted_by_the_rest(&mut tally, &session, &scene, mask).await;
             nothing_is_left(&scene, "theirs", mask).await;
             for (node, taken) in mask.into_iter().enumerate() {
                 let value = scene.value(node, NAME);
@@ -228,13 +245,14 @@ async fn slow(delay: Duration, must_count: bool) {
     let places = places.join(",").replace("redis://", "");
     let url = format!("redlock://{places}?{OPTIONS}");
     let session = leasehold::connect(&url).await.unwrap();
+    let mut tally = Tally::default();
     for mask in masks() {
         for (proxy, is_slow) in proxies.iter().zip(mask) {
             proxy.always(is_slow.then_some(Fault::Delay(delay)));
         }
         match must_count {
-            true => try_while_others_hang(&session, [false; NODES]).await,
-            false => try_while_others_hang(&session, mask).await,
+            true => try_while_others_hang(&mut tally, &session, [false; NODES]).await,
+            false => try_while_others_hang(&mut tally, &session, mask).await,
         }
         proxies.iter().for_each(|proxy| proxy.always(None));
         nothing_is_left(&scene, "", mask).await;
