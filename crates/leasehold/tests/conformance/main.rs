@@ -14,6 +14,7 @@ mod turns;
 use std::env;
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
 
 use leasehold::Promises;
 use leasehold::conformance::{Bench, Case, cases, is_peer, peer_main};
@@ -56,13 +57,22 @@ fn main() -> ExitCode {
     let all = testbed::runs_all();
     let is_quick = env::var_os("LEASEHOLD_TEST_QUICK").is_some();
     let needs_none = |store: &&Store| !is_quick || WITHOUT_SERVER.contains(&store.name);
-    let trials = STORES.iter().filter(needs_none).map(|store| {
+    let of_store = |store: &'static Store| {
         let place = variants.iter().position(|name| *name == store.name);
         let is_in_turn = rotation.map(|number| number % variants.len()) == place;
         let spread = place.filter(|_| !all && !is_in_turn);
         trials(store, spread)
+    };
+    // All servers start at once, to tell what they promise.
+    let trials = thread::scope(|scope| {
+        let stores = STORES.iter().filter(needs_none);
+        let asked: Vec<_> = stores
+            .map(|store| scope.spawn(|| of_store(store)))
+            .collect();
+        let told = asked.into_iter().map(|store| store.join());
+        told.collect::<Result<Vec<_>, _>>()
     });
-    let trials = in_turn(trials.collect());
+    let trials = in_turn(trials.expect("a store tells what it promises or fails a trial"));
     // Cases mostly wait; more of them at once than there are cores is faster
     // and also harder on them.
     let code = testbed::run_trials(8, trials);
