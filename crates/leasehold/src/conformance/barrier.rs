@@ -301,9 +301,8 @@ async fn who_dies_while_opening_is_in_the_way_for_its_ttl_at_most(bench: Bench) 
     let leaving = tokio::spawn(one.leave());
     other.leave().await.unwrap();
     soon("all have left", leaving).await.unwrap().unwrap();
-    let inspector = bench.inspector();
     until("the gate is free", || async {
-        let gate = inspector.queue(format!("{name}.gate")).await.unwrap();
+        let gate = bench.queue(format!("{name}.gate")).await;
         gate.claims.is_empty()
     })
     .await;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::peer::Peer;
 use super::wire::Wire;
 use crate::config::Config;
-use crate::engine::Engine;
-use crate::error::Result;
+use crate::engine::{Engine, Queue};
+use crate::error::{ErrorKind, Result};
 use crate::inspector::Inspector;
 use crate::promises::Promises;
 use crate::random::random_u64;
@@ -155,20 +155,27 @@ impl Bench {
         }
     }
 
+    /// The lock as the store shows it. One that does not answer for a moment is asked again.
+    pub async fn queue(&self, name: impl AsRef<str>) -> Queue {
+        let inspector = self.inspector();
+        soon("the store answers", async {
+            loop {
+                match inspector.queue(name.as_ref()).await {
+                    Ok(queue) => return queue,
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+    }
+
     /// Waits until so many claims are in the lock's queue, as far as the store
     /// shows them.
     pub async fn queue_of(&self, name: &str, length: usize) {
-        let (inspector, length) = (self.inspector(), self.shown(length));
-        until("the queue has the length", || async {
-            inspector
-                .queue(name)
-                .await
-                .expect("the store answers")
-                .claims
-                .len()
-                == length
-        })
-        .await;
+        let length = self.shown(length);
+        let has_it = || async { self.queue(name).await.claims.len() == length };
+        until("the queue has the length", has_it).await;
     }
 }
 

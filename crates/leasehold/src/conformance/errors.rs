@@ -79,7 +79,7 @@ async fn a_url_that_is_wrong_is_not_repeated(_: Bench) {
 async fn nothing_shows_what_proves_the_ownership(bench: Bench) {
     let (session, name) = (bench.session(TTL).await, bench.name());
     let guard = session.mutex(&name).lock().await.unwrap();
-    let queue = bench.inspector().queue(&name).await.unwrap();
+    let queue = bench.queue(&name).await;
     let id = queue.claims[0].id.0;
     let shown = format!("{guard:?} {session:?} {queue:?}");
     for secret in [format!("{id:x}"), format!("{id}")] {

@@ -83,9 +83,8 @@ async fn the_store_never_shows_more_holders_than_fit(bench: Bench) {
             }
         }));
     }
-    let inspector = bench.inspector();
     for _ in 0..100 {
-        let queue = inspector.queue(&name).await.unwrap();
+        let queue = bench.queue(&name).await;
         let held: u32 = queue.holders().map(|holder| holder.weight).sum();
         assert!(held <= 4, "{queue:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -26,8 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
 async fn a_queue_shows_owner_age_token_and_time_left(bench: Bench) {
     let (session, name) = (bench.session(TTL).await, bench.name());
     let guard = session.mutex(&name).lock().await.unwrap();
-    let inspector = bench.inspector();
-    let claim = &inspector.queue(&name).await.unwrap().claims[0];
+    let claim = &bench.queue(&name).await.claims[0];
     assert!(claim.is_holder);
     assert_eq!(claim.weight, 1);
     assert_eq!(claim.token, Some(guard.token()));
@@ -41,7 +40,7 @@ async fn a_queue_shows_owner_age_token_and_time_left(bench: Bench) {
     );
     let before = claim.age;
     until("the claim grows older", || async {
-        inspector.queue(&name).await.unwrap().claims[0].age > before
+        bench.queue(&name).await.claims[0].age > before
     })
     .await;
 }
@@ -66,7 +65,7 @@ async fn a_queue_shows_holders_first_and_then_those_who_wait(bench: Bench) {
         }));
         bench.queue_of(&name, number + 1).await;
     }
-    let queue = bench.inspector().queue(&name).await.unwrap();
+    let queue = bench.queue(&name).await;
     assert_eq!(queue.capacity, UNBOUNDED);
     let shown: Vec<_> = queue
         .claims
@@ -128,14 +127,14 @@ async fn a_lock_that_nobody_uses_is_not_listed(bench: Bench) {
     assert_eq!(inspector.names("case/").await.unwrap().len(), 1);
     guard.release().await.unwrap();
     assert!(inspector.names("case/").await.unwrap().is_empty());
-    let queue = inspector.queue(&name).await.unwrap();
+    let queue = bench.queue(&name).await;
     assert_eq!((queue.capacity, queue.claims.len()), (0, 0));
 }
 
 async fn looking_changes_nothing(bench: Bench) {
     let inspector = bench.inspector();
     let name = bench.name();
-    inspector.queue(&name).await.unwrap();
+    bench.queue(&name).await;
     inspector.examine().await.unwrap();
     assert!(inspector.names("").await.unwrap().is_empty());
 }

@@ -153,10 +153,7 @@ async fn a_release_after_the_loss_does_not_touch_the_next_holder(bench: Bench) {
     );
     assert!(wire.sent(Call::Withdraw) > 0);
     next.check().unwrap();
-    assert_eq!(
-        bench.inspector().queue(&name).await.unwrap().claims.len(),
-        1
-    );
+    assert_eq!(bench.queue(&name).await.claims.len(), 1);
     next.release().await.unwrap();
 }
 
@@ -191,11 +188,10 @@ async fn a_waiter_whose_lease_ended_goes_to_the_end_of_the_queue(bench: Bench) {
     let mutex = behind.mutex(&name);
     let second = tokio::spawn(async move { mutex.lock().await });
     bench.queue_of(&name, 3).await;
-    let inspector = bench.inspector();
-    let before = inspector.queue(&name).await.unwrap().claims[1].id;
+    let before = bench.queue(&name).await.claims[1].id;
     wire.cut([Call::Renew], Fault::Hangs);
     until("the waiter's claim is gone", || async {
-        let queue = inspector.queue(&name).await.unwrap();
+        let queue = bench.queue(&name).await;
         queue.claims.iter().all(|claim| claim.id != before)
     })
     .await;

@@ -101,7 +101,7 @@ async fn a_memo_outlives_its_hold_and_its_session(bench: Bench) {
     assert_eq!(text(&bench, &name).await.as_deref(), Some("kept"));
     let names = bench.inspector().names("case/").await.unwrap();
     assert!(names.is_empty(), "a memo is no claim: {names:?}");
-    let queue = bench.inspector().queue(&name).await.unwrap();
+    let queue = bench.queue(&name).await;
     assert!(queue.claims.is_empty());
 }
 

@@ -106,11 +106,7 @@ async fn never_collide(bench: &Bench, mut names: Vec<String>) {
             b.mutex(name).try_lock().await.unwrap().is_none(),
             "{name:?}"
         );
-        assert_eq!(
-            bench.inspector().queue(name).await.unwrap().claims.len(),
-            1,
-            "{name:?}"
-        );
+        assert_eq!(bench.queue(name).await.claims.len(), 1, "{name:?}");
     }
     let listed = bench.inspector().names("").await.unwrap();
     let listed: Vec<_> = listed.iter().map(|name| name.as_str().to_owned()).collect();

@@ -55,21 +55,10 @@ async fn asking_twice_with_one_ticket_is_asking_once(bench: Bench) {
         let standing = engine.enqueue(&second).await.unwrap();
         assert!(matches!(standing, Standing::Waiting { .. }), "{standing:?}");
     }
-    assert_eq!(
-        bench.inspector().queue(&name).await.unwrap().claims.len(),
-        bench.shown(2)
-    );
+    assert_eq!(bench.queue(&name).await.claims.len(), bench.shown(2));
     engine.close(&lease).await.unwrap();
     engine.close(&lease).await.unwrap();
-    assert!(
-        bench
-            .inspector()
-            .queue(&name)
-            .await
-            .unwrap()
-            .claims
-            .is_empty()
-    );
+    assert!(bench.queue(&name).await.claims.is_empty());
 }
 
 async fn withdrawing_twice_touches_nobody_else(bench: Bench) {
@@ -101,10 +90,7 @@ async fn every_request_may_be_delivered_twice(bench: Bench) {
     let session = Session::with_engine(wire, TTL).await.unwrap();
     let (other, name) = (bench.session(TTL).await, bench.name());
     let guard = session.mutex(&name).lock().await.unwrap();
-    assert_eq!(
-        bench.inspector().queue(&name).await.unwrap().claims.len(),
-        1
-    );
+    assert_eq!(bench.queue(&name).await.claims.len(), 1);
     drop(guard);
     let guard = soon("it is free", other.mutex(&name).lock()).await.unwrap();
     let mutex = session.mutex(&name);
@@ -116,15 +102,7 @@ async fn every_request_may_be_delivered_twice(bench: Bench) {
         .unwrap()
         .unwrap();
     session.close().await;
-    assert!(
-        bench
-            .inspector()
-            .queue(&name)
-            .await
-            .unwrap()
-            .claims
-            .is_empty()
-    );
+    assert!(bench.queue(&name).await.claims.is_empty());
 }
 
 async fn a_lost_reply_to_a_lock_leaves_one_claim(bench: Bench) {
@@ -137,16 +115,10 @@ async fn a_lost_reply_to_a_lock_leaves_one_claim(bench: Bench) {
         wire.sent(Call::Enqueue) > 2
     })
     .await;
-    assert_eq!(
-        bench.inspector().queue(&name).await.unwrap().claims.len(),
-        1
-    );
+    assert_eq!(bench.queue(&name).await.claims.len(), 1);
     wire.mend();
     let guard = soon("the answer comes", locking).await.unwrap().unwrap();
-    assert_eq!(
-        bench.inspector().queue(&name).await.unwrap().claims.len(),
-        1
-    );
+    assert_eq!(bench.queue(&name).await.claims.len(), 1);
     guard.release().await.unwrap();
     bench.queue_of(&name, 0).await;
 }
@@ -185,13 +157,5 @@ async fn an_ended_lease_cannot_be_renewed_or_used(bench: Bench) {
     assert_eq!(engine.enqueue(&held).await.unwrap(), Standing::Gone);
     let another = ticket(&name, lease.id, false);
     assert_eq!(engine.enqueue(&another).await.unwrap(), Standing::Gone);
-    assert!(
-        bench
-            .inspector()
-            .queue(&name)
-            .await
-            .unwrap()
-            .claims
-            .is_empty()
-    );
+    assert!(bench.queue(&name).await.claims.is_empty());
 }

@@ -56,7 +56,7 @@ async fn a_waiting_writer_holds_back_later_readers(bench: Bench) {
     let lock = c.rwlock(&name);
     let reading = tokio::spawn(async move { lock.read().await });
     bench.queue_of(&name, 3).await;
-    let queue = bench.inspector().queue(&name).await.unwrap();
+    let queue = bench.queue(&name).await;
     assert_eq!(queue.holders().count(), 1, "{queue:?}");
     reader.release().await.unwrap();
     let writer = soon("the writer is next", writing).await.unwrap().unwrap();

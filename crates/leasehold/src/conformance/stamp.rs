@@ -97,7 +97,7 @@ async fn a_stamp_leaves_no_claim(bench: Bench) {
     let stamp = lock.stamp().await.unwrap();
     let names = bench.inspector().names("case/").await.unwrap();
     assert!(names.is_empty(), "{names:?}");
-    let queue = bench.inspector().queue(&name).await.unwrap();
+    let queue = bench.queue(&name).await;
     assert!(queue.claims.is_empty());
     assert!(lock.validate(&stamp).await.unwrap());
     // And it is in nobody's way.
