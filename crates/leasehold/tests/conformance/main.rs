@@ -46,6 +46,9 @@ const WITHOUT_SERVER: [&str; 2] = ["memory", "sqlite"];
 /// Each variant runs every so-manieth case.
 const SPREAD: usize = 5;
 
+/// Cases at the same time. They mostly wait, also for a server of their store.
+const AT_ONCE: usize = 24;
+
 fn main() -> ExitCode {
     if is_peer() {
         peer_main(None);
@@ -73,9 +76,7 @@ fn main() -> ExitCode {
         told.collect::<Result<Vec<_>, _>>()
     });
     let trials = in_turn(trials.expect("a store tells what it promises or fails a trial"));
-    // Cases mostly wait; more of them at once than there are cores is faster
-    // and also harder on them.
-    let code = testbed::run_trials(8, trials);
+    let code = testbed::run_trials(AT_ONCE, trials);
     stores::end();
     code
 }

@@ -9,9 +9,8 @@ use tempfile::TempDir;
 use crate::Started;
 use crate::turns::{Turn, Turns};
 
-/// How many cases run at once, whichever server they use: cases ask for answers within
-/// milliseconds.
-static TURNS: Turns = Turns::new(4);
+/// How many cases run at once, whichever server they use.
+static TURNS: Turns = Turns::new(12);
 
 /// A database server, as far as schemas go.
 pub(crate) trait Database: Sized + Send + 'static {

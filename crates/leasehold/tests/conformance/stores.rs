@@ -221,8 +221,7 @@ fn redis(options: &str) -> Started {
     pooled(&REDIS, RedisServer::url, options)
 }
 
-// Few at once: each server writes to the disk and waits for it, and cases ask for answers
-// within milliseconds.
+// Few at once: each server writes to the disk and waits for it.
 #[cfg(feature = "etcd")]
 static ETCD: Pool<Etcd> = etcd_pool(4, |folder| Etcd::start(folder, etcd::Version::System));
 #[cfg(feature = "etcd")]
@@ -237,7 +236,7 @@ const fn etcd_pool(most: usize, start: fn(&std::path::Path) -> Etcd) -> Pool<Etc
 }
 
 #[cfg(feature = "zookeeper")]
-static ZOOKEEPER: Pool<Zookeeper> = Pool::new(3, |folder| zookeeper(folder, 1), Zookeeper::wipe);
+static ZOOKEEPER: Pool<Zookeeper> = Pool::new(4, |folder| zookeeper(folder, 1), Zookeeper::wipe);
 #[cfg(feature = "zookeeper")]
 static ZOOKEEPER_THREE: Pool<Zookeeper> =
     Pool::new(1, |folder| zookeeper(folder, 3), Zookeeper::wipe);

@@ -119,6 +119,13 @@ impl RedisServer {
         assert!(self.answers(), "it starts again");
     }
 
+    /// The same, but returns while it still reads its files.
+    pub fn restart_loading(&mut self) {
+        self.kill();
+        self.process = self.start.spawn(self.port);
+        assert!(self.answers_with("\nloading:1\r"), "it loads");
+    }
+
     /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
         self.process.kill();
@@ -175,16 +182,20 @@ impl RedisServer {
         Some(value.trim().to_owned())
     }
 
-    /// Whether our process answers; not somebody else on that port.
+    /// Whether our process answers and has read its files.
     fn answers(&mut self) -> bool {
+        self.answers_with("\nloading:0\r")
+    }
+
+    /// Whether our process comes to say this of itself; not somebody else on that port.
+    fn answers_with(&mut self, state: &str) -> bool {
         let deadline = Instant::now() + LONGEST;
         let id = format!("process_id:{}\r", self.process.id());
         while Instant::now() < deadline && !self.process.has_ended() {
-            // It answers this also while it still reads its files.
             let info = self.tell("INFO");
-            let is_ready = info.contains(&id) && info.contains("\nloading:0\r");
+            let is_so = info.contains(&id) && info.contains(state);
             // A server with a password answers too.
-            if is_ready || info.starts_with("-NOAUTH") {
+            if is_so || info.starts_with("-NOAUTH") {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(10));

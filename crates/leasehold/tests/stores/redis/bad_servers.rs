@@ -89,13 +89,13 @@ async fn a_full_server_says_so_and_keeps_what_is_held() {
 async fn a_server_that_loads_its_data_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     // A delay per key, in microseconds: it loads for seconds.
-    let options = ["--appendonly", "yes", "--key-load-delay", "300"];
+    let options = ["--appendonly", "yes", "--key-load-delay", "600"];
     let mut server = RedisServer::start(folder.path(), &options);
     let fill = "for i = 1, 15000 do redis.call('SET', 'key' .. i, i) end";
     server.command(&["EVAL", fill, "0"]);
     let ours = session(&server, "ttl=60s").await;
     let guard = ours.mutex("ledger").lock().await.unwrap();
-    server.restart();
+    server.restart_loading();
     let error = refused(&server.url()).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("still loading"), "{error}");
