@@ -4,6 +4,7 @@
 // Helpers of tests fail like tests.
 #![allow(clippy::unwrap_used)]
 
+mod losing;
 mod operations;
 mod redis;
 mod redlock;
