@@ -246,9 +246,7 @@ fn zookeeper(folder: &std::path::Path, servers: usize) -> Zookeeper {
     // A stamp is spoilt when the server removes the empty lock, which it looks for
     // once a minute; wiping does that here.
     let never = "-Dznode.container.checkIntervalMs=86400000";
-    // A ttl that is longer than a case may take is cut to four seconds else.
-    let long = "maxSessionTimeout=120000\n";
-    Zookeeper::start_with(folder, servers, long, &[never])
+    Zookeeper::start_with(folder, servers, &[never])
 }
 
 #[cfg(feature = "postgres")]

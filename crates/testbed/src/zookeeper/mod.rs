@@ -49,21 +49,20 @@ pub struct Server {
 
 impl Zookeeper {
     pub fn start(folder: &Path) -> Self {
-        Self::start_with(folder, 1, "", &[])
+        Self::start_with(folder, 1, &[])
     }
 
     pub fn start_three(folder: &Path) -> Self {
-        Self::start_with(folder, 3, "", &[])
+        Self::start_with(folder, 3, &[])
     }
 
-    /// Starts so many servers, with these lines in their configuration and these
-    /// options of Java.
-    pub fn start_with(folder: &Path, count: usize, lines: &str, options: &[&str]) -> Self {
+    /// Starts so many servers with these options of Java.
+    pub fn start_with(folder: &Path, count: usize, options: &[&str]) -> Self {
         need(lacks_zookeeper());
         // Another test may take a port first; then there are others.
         for attempt in 0..10 {
             let folder = folder.join(format!("attempt-{attempt}"));
-            let servers = servers(&folder, count, lines, options);
+            let servers = servers(&folder, count, options);
             let mut zookeeper = Self { servers };
             if zookeeper.is_up() {
                 return zookeeper;
@@ -140,7 +139,7 @@ impl Zookeeper {
     }
 }
 
-fn servers(folder: &Path, count: usize, lines: &str, options: &[&str]) -> Vec<Server> {
+fn servers(folder: &Path, count: usize, options: &[&str]) -> Vec<Server> {
     let ports: Vec<_> = (0..count).map(|_| free_port()).collect();
     // One port for the leader's business, one for elections.
     let peers: Vec<_> = (0..count).map(|_| (free_port(), free_port())).collect();
@@ -157,10 +156,11 @@ fn servers(folder: &Path, count: usize, lines: &str, options: &[&str]) -> Vec<Se
         std::fs::create_dir_all(folder.join("data")).expect("there is room for a folder");
         std::fs::write(folder.join("data/myid"), (number + 1).to_string()).expect("it is writable");
         let data = folder.join("data");
+        // Ticks are short for the elections; sessions last as long as a test wants.
         let configuration = format!(
-            "tickTime=200\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+            "tickTime=200\nmaxSessionTimeout=120000\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
              admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,cons\n\
-             {ensemble}{lines}\n",
+             {ensemble}\n",
             data.display()
         );
         std::fs::write(folder.join("zoo.cfg"), configuration).expect("it is writable");

@@ -20,8 +20,6 @@ use leasehold::{Guard, Inspector, Lost, Session};
 use testbed::zookeeper::{Client, Zookeeper};
 
 const LONG: Duration = Duration::from_secs(120);
-/// Sessions may be as long as a test wants.
-const LONG_SESSIONS: &str = "maxSessionTimeout=60000";
 
 /// An ensemble of so many servers, or `None` if this machine has no ZooKeeper.
 fn ensemble(servers: usize) -> (tempfile::TempDir, Zookeeper) {
@@ -30,7 +28,7 @@ fn ensemble(servers: usize) -> (tempfile::TempDir, Zookeeper) {
 
 fn ensemble_with(servers: usize, options: &[&str]) -> (tempfile::TempDir, Zookeeper) {
     let folder = tempfile::tempdir().unwrap();
-    let zookeeper = Zookeeper::start_with(folder.path(), servers, LONG_SESSIONS, options);
+    let zookeeper = Zookeeper::start_with(folder.path(), servers, options);
     (folder, zookeeper)
 }
 
