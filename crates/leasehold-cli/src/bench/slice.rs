@@ -15,6 +15,8 @@ pub(crate) struct Slice {
     /// How many cycles each task ended in the time.
     pub(crate) grants: Vec<usize>,
     time: Duration,
+    /// How long it took until the last cycle ended.
+    took: Duration,
 }
 
 impl Slice {
@@ -48,12 +50,14 @@ impl Slice {
             samples: Vec::new(),
             grants: vec![0; tasks],
             time,
+            took: time,
         };
         while let Some(task) = running.join_next().await {
             let (task, mut samples, grants) = task.expect("no task panics")?;
             slice.grants[task] = grants;
             slice.samples.append(&mut samples);
         }
+        slice.took = start.elapsed();
         Ok(slice)
     }
 
@@ -64,11 +68,13 @@ impl Slice {
         cycles
     }
 
-    /// Cycles per second.
+    /// Cycles per second. If none ended in the time, those count that ended after it.
     pub(crate) fn rate(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "a count of cycles")]
-        let cycles = self.grants.iter().sum::<usize>() as f64;
-        cycles / self.time.as_secs_f64()
+        match self.grants.iter().sum::<usize>() {
+            0 => self.cycles() / self.took.as_secs_f64(),
+            #[expect(clippy::cast_precision_loss, reason = "a count of cycles")]
+            cycles => cycles as f64 / self.time.as_secs_f64(),
+        }
     }
 
     pub(crate) fn p50(&mut self) -> f64 {
