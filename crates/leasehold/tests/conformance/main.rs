@@ -47,7 +47,7 @@ const WITHOUT_SERVER: [&str; 2] = ["memory", "sqlite"];
 const SPREAD: usize = 5;
 
 /// Cases at the same time. They mostly wait, also for a server of their store.
-const AT_ONCE: usize = 24;
+const AT_ONCE: usize = 8;
 
 fn main() -> ExitCode {
     if is_peer() {

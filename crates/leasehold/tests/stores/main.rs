@@ -34,7 +34,7 @@ async fn renewed(guard: &leasehold::Guard, times: usize) {
 }
 
 /// Tests at the same time. They mostly wait.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 6;
 
 fn main() -> ExitCode {
     // Tests start this program again, as somebody else who uses the store.
