@@ -37,7 +37,7 @@ impl Version {
         let has_client = || runs("etcdctl", &["version"]);
         match self {
             Self::System if !*SYSTEM.get_or_init(|| runs("etcd", &["--version"])) => Some("etcd"),
-            Self::Etcd35 if !self.program().is_file() => Some("etcd 3.5 (cargo xtask tools)"),
+            Self::Etcd35 if !self.program().is_file() => Some("etcd-3.5.1 (cargo xtask tools)"),
             _ => (!*CLIENT.get_or_init(has_client)).then_some("etcdctl"),
         }
     }

@@ -213,16 +213,9 @@ async fn whoever_began_before_the_retention_completes_nothing<DB: Place + DoneDa
 }
 
 async fn a_store_without_memos_will_do<DB: Place + DoneDatabase>(pool: &Pool<DB>) {
-    let Some(server) = testbed::redis::lacks_redis().is_none().then(|| {
-        let folder = tempfile::tempdir().unwrap();
-        (
-            testbed::redis::RedisServer::start(folder.path(), &[]),
-            folder,
-        )
-    }) else {
-        return;
-    };
-    let url = format!("{}?layout=plain", server.0.url());
+    let folder = tempfile::tempdir().unwrap();
+    let server = testbed::redis::RedisServer::start(folder.path(), &[]);
+    let url = format!("{}?layout=plain", server.url());
     let session = leasehold::connect(&url).await.unwrap();
     let work = started(pool, &session, "plain").await;
     assert_eq!(work.attempt(), 0);
