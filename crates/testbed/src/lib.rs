@@ -28,7 +28,7 @@ pub use testbed_macros::test;
 
 pub use harness::{Test, block_on, left_out, note, run, run_trials, runs_all, times, trial};
 pub use place::{scratch, tools};
-pub use pool::{Lent, Pool};
+pub use pool::{Lent, Placed, Pool, Shared};
 pub use ports::free_port;
 pub use process::Process;
 pub use skip::{may_skip, need, skip};

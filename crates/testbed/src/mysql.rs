@@ -182,7 +182,11 @@ impl Mysql {
     }
 
     pub fn url_as(&self, user: &str) -> String {
-        format!("mysql://{user}@127.0.0.1:{}/{DATABASE}", self.port)
+        self.url_in(DATABASE, user)
+    }
+
+    pub fn url_in(&self, database: &str, user: &str) -> String {
+        format!("mysql://{user}@127.0.0.1:{}/{database}", self.port)
     }
 
     /// Runs SQL and gives what it prints: fields with tabs between them.
@@ -190,19 +194,24 @@ impl Mysql {
         self.sql_in(DATABASE, text)
     }
 
-    fn sql_in(&self, database: &str, text: &str) -> String {
+    pub fn sql_in(&self, database: &str, text: &str) -> String {
         let said = self.try_sql(database, text);
         said.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    fn try_sql(&self, database: &str, text: &str) -> Result<String, String> {
-        let output = Command::new(program("mariadb").expect("it is beside the server"))
+    fn client(&self, database: &str, text: &str) -> Command {
+        let mut client = Command::new(program("mariadb").expect("it is beside the server"));
+        client
             .args(["--no-defaults", "-h", "127.0.0.1", "-u", "root", "-NB"])
             .arg("--init-command=set autocommit = 1")
             .args(["-P", &self.port.to_string(), "-e", text, database])
-            .stdin(Stdio::null())
-            .output()
-            .expect("the client starts");
+            .stdin(Stdio::null());
+        client
+    }
+
+    fn try_sql(&self, database: &str, text: &str) -> Result<String, String> {
+        let output = self.client(database, text).output();
+        let output = output.expect("the client starts");
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
@@ -211,12 +220,16 @@ impl Mysql {
 
     /// Ends every connection but the one that asks.
     pub fn end_connections(&self) {
-        let query = "select id from information_schema.processlist \
-             where id <> connection_id() and user <> 'system user' and db = 'shop'";
-        for id in self.sql(query).lines() {
-            // It may be gone already.
-            let _ = self.try_sql("mysql", &format!("kill {id}"));
-        }
+        self.end_connections_of(DATABASE);
+    }
+
+    /// Ends every connection to the database but the one that asks.
+    pub fn end_connections_of(&self, database: &str) {
+        let query = "select concat('kill ', id) from information_schema.processlist where \
+             id <> connection_id() and user <> 'system user' and db = database()";
+        let ends = self.sql_in(database, query).replace('\n', "; ");
+        // Some may be gone already; the others are ended all the same.
+        let _ = self.client("mysql", &ends).arg("--force").output();
     }
 
     /// Kills the server as a crash of it would.

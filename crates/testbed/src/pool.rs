@@ -1,7 +1,7 @@
 //! Servers that tests take in turn: starting one takes longer than most tests do.
 
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{mem, ops};
 
 use tempfile::TempDir;
@@ -112,6 +112,66 @@ impl<T: Send + 'static> Drop for Lent<T> {
         }
         drop(servers);
         self.pool.given_back.notify_one();
+    }
+}
+
+/// A server in a folder of its own, which is deleted after it has ended.
+#[derive(Debug)]
+pub struct Placed<T> {
+    server: T,
+    _folder: TempDir,
+}
+
+impl<T> Placed<T> {
+    pub fn start(start: impl FnOnce(&Path) -> T) -> Self {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        Self {
+            server: start(folder.path()),
+            _folder: folder,
+        }
+    }
+}
+
+impl<T> ops::Deref for Placed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.server
+    }
+}
+
+impl<T> ops::DerefMut for Placed<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.server
+    }
+}
+
+/// One server for all tests that do not mind others beside them, started when the first of
+/// them asks.
+pub struct Shared<T: 'static> {
+    start: fn(&Path) -> T,
+    server: Mutex<Option<Arc<Placed<T>>>>,
+}
+
+impl<T: Send + Sync + 'static> Shared<T> {
+    pub const fn new(start: fn(&Path) -> T) -> Self {
+        Self {
+            start,
+            server: Mutex::new(None),
+        }
+    }
+
+    pub fn get(&'static self) -> Arc<Placed<T>> {
+        let mut server = self.server();
+        let server = server.get_or_insert_with(|| {
+            at_end(|| drop(self.server().take()));
+            Arc::new(Placed::start(self.start))
+        });
+        server.clone()
+    }
+
+    fn server(&self) -> MutexGuard<'_, Option<Arc<Placed<T>>>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

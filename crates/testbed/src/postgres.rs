@@ -118,20 +118,32 @@ impl Postgres {
     }
 
     pub fn url_as(&self, role: &str) -> String {
-        format!("postgres://{role}@127.0.0.1:{}/postgres", self.port)
+        self.url_in("postgres", role)
+    }
+
+    pub fn url_in(&self, database: &str, role: &str) -> String {
+        format!("postgres://{role}@127.0.0.1:{}/{database}", self.port)
     }
 
     /// Runs SQL and gives what it prints: fields with `|` between them.
     pub fn sql(&self, text: &str) -> String {
-        self.try_sql(text)
-            .unwrap_or_else(|error| panic!("{text}: {error}"))
+        self.sql_in("postgres", text)
+    }
+
+    pub fn sql_in(&self, database: &str, text: &str) -> String {
+        let said = self.try_sql_in(database, text);
+        said.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     /// The same, or what is wrong.
     pub fn try_sql(&self, text: &str) -> Result<String, String> {
+        self.try_sql_in("postgres", text)
+    }
+
+    fn try_sql_in(&self, database: &str, text: &str) -> Result<String, String> {
         let output = Command::new(program("psql").expect("psql is beside the server"))
             .args(["-qAt", "-v", "ON_ERROR_STOP=1", "-c", text])
-            .arg(self.url())
+            .arg(self.url_in(database, SUPERUSER))
             .stdin(Stdio::null())
             .output()
             .expect("psql starts");
@@ -156,6 +168,13 @@ impl Postgres {
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{error}");
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Ends every connection to the database but the one that asks.
+    pub fn end_connections_of(&self, database: &str) {
+        let end = "select pg_terminate_backend(pid) from pg_stat_activity \
+             where datname = current_database() and pid <> pg_backend_pid()";
+        self.sql_in(database, end);
     }
 
     /// Ends every connection of the engine.

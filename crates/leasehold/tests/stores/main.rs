@@ -15,6 +15,7 @@ mod postgres;
 mod redis;
 mod redlock;
 mod servers;
+mod sql;
 mod zookeeper;
 
 use std::process::ExitCode;
@@ -47,5 +48,6 @@ fn main() -> ExitCode {
     }
     let mut trials = interop::trials();
     trials.extend(fence::trials());
+    trials.extend(sql::trials());
     testbed::run_trials(AT_ONCE, trials)
 }

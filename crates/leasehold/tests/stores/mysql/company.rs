@@ -12,8 +12,8 @@ use sqlx_core::executor::Executor;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::way::{Fault, Way};
 use super::{LONG, heard, inspector, lock, mysql, queue_of, session};
+use crate::sql::way::{FAULTS, Fault, Way};
 use testbed::mysql::Mysql;
 use testbed::wait_for;
 
@@ -119,14 +119,14 @@ async fn beside_a_row_that_is_kept(
 #[testbed::test]
 async fn those_who_went_together_and_lost_something_have_one_claim_each() {
     let (_folder, server) = mysql(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let far = session(&way.url(), "ttl=1h&ssl-mode=disabled").await;
     let names = names(48);
     use_all(&far, &names).await;
     let inspector = inspector(&server.url()).await;
     let taken = "select count(*), count(distinct name), count(distinct ticket) \
                  from leasehold_claim where ticket is not null";
-    for fault in [Fault::RequestLost, Fault::AnswerLost, Fault::Silence] {
+    for fault in FAULTS {
         way.arm(TOGETHER, fault);
         let guards = lock_all_at_once(&far, &names).await;
         way.fired().await;
@@ -247,7 +247,7 @@ fn claims(server: &Mysql) -> String {
 #[testbed::test]
 async fn whoever_gives_up_while_a_party_is_held_back_has_no_claim_and_the_others_have() {
     let (_folder, server) = mysql(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=2").await;
     let (names, gives_up) = (names(12), Arc::new(GiveUp::default()));
     use_all(&far, &names).await;
@@ -271,7 +271,7 @@ async fn whoever_gives_up_while_a_party_is_held_back_has_no_claim_and_the_others
 #[testbed::test]
 async fn whoever_gives_up_before_the_party_departs_is_not_called_back() {
     let (_folder, server) = mysql(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=1").await;
     let (names, gives_up) = (names(12), Arc::new(GiveUp::default()));
     use_all(&far, &names).await;
@@ -291,7 +291,7 @@ async fn whoever_gives_up_before_the_party_departs_is_not_called_back() {
 #[testbed::test]
 async fn a_party_that_a_term_overtakes_takes_nothing_in_the_old_one() {
     let (_folder, server) = mysql(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=2").await;
     let (names, nobody) = (names(12), Arc::new(GiveUp::default()));
     use_all(&far, &names).await;
@@ -328,7 +328,7 @@ async fn a_party_that_a_term_overtakes_takes_nothing_in_the_old_one() {
 #[testbed::test]
 async fn a_party_that_is_held_back_while_its_session_closes_leaves_nothing() {
     let (_folder, server) = mysql(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=2").await;
     let (names, nobody) = (names(12), Arc::new(GiveUp::default()));
     use_all(&far, &names).await;

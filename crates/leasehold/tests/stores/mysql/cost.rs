@@ -1,6 +1,11 @@
 //! What requests cost the server.
 
-use super::{LONG, heard, inspector, lock, mysql, queue_of, session};
+use std::time::Duration;
+
+use leasehold::ErrorKind;
+use leasehold::mysql::{MySqlPool, fence};
+
+use super::{LONG, heard, inspector, lock, mysql, queue_of, session, wait_for_lock};
 use testbed::mysql::Mysql;
 use testbed::wait_for;
 
@@ -11,30 +16,25 @@ pub(crate) fn said(server: &Mysql, text: &str) -> usize {
 }
 
 #[testbed::test]
-async fn a_failed_try_writes_nothing_and_a_session_has_few_connections() {
-    let (_folder, server) = mysql(&[]);
-    let (one, other) = (
-        session(&server.url(), "ttl=1h").await,
-        session(&server.url(), "ttl=1h").await,
-    );
-    let _guard = lock(&one, "ledger").await;
-    // Where the log of changes ends.
-    let end = || server.sql("show global status like 'Innodb_lsn_current'");
-    let mutex = other.mutex("ledger");
-    assert!(mutex.try_lock().await.unwrap().is_none());
-    // Others than we write now and then.
-    let mut quiet_rounds = 0;
-    for _ in 0..10 {
-        let before = end();
-        for _ in 0..50 {
-            assert!(mutex.try_lock().await.unwrap().is_none());
-        }
-        quiet_rounds += u32::from(before == end());
-    }
-    assert!(quiet_rounds >= 5, "{quiet_rounds}");
-    let connections = "select count(*) from information_schema.processlist where db = 'shop' \
-                       and id <> connection_id()";
-    assert!(server.sql(connections).parse::<u32>().unwrap() <= 4);
+async fn those_who_wait_for_a_transaction_look_less_and_less_often() {
+    let (_folder, server) = mysql(&["general-log=1", "general-log-file=said"]);
+    let one = session(&server.url(), "ttl=60s").await;
+    let guard = lock(&one, "ledger").await;
+    let pool = MySqlPool::connect(&server.url()).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    fence(&guard, &mut tx).await.unwrap();
+    server.sql("update leasehold_session set expires = utc_timestamp(6) - interval 1 second");
+    let other = session(&server.url(), "ttl=60s").await;
+    let before = said(&server, "order by c.place");
+    let waiting = wait_for_lock(&other, "ledger");
+    let early = other.mutex("ledger");
+    let early = early.lock_within(Duration::from_millis(1500)).await;
+    assert_eq!(early.unwrap_err().kind(), ErrorKind::TimedOut);
+    // Also at the dead.
+    let looks = said(&server, "order by c.place") - before;
+    assert!(looks < 450, "{looks}");
+    tx.commit().await.unwrap();
+    heard(waiting).await.release().await.unwrap();
 }
 
 #[testbed::test]

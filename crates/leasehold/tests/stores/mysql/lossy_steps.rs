@@ -4,14 +4,12 @@
 use leasehold::Session;
 use leasehold::mysql::{MySqlPool, fence};
 
-use super::way::{Fault, Way};
 use super::{LONG, inspector, lock, mysql, queue_of, session};
+use crate::sql::way::{FAULTS, Way};
 use testbed::mysql::Mysql;
 
-const FAULTS: [Fault; 3] = [Fault::RequestLost, Fault::AnswerLost, Fault::Silence];
-
 async fn scene(server: &Mysql) -> (Way, Session) {
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let far = session(&way.url(), "ttl=1h&ssl-mode=disabled").await;
     (way, far)
 }

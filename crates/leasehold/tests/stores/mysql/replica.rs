@@ -2,8 +2,8 @@
 
 use leasehold::{ErrorKind, Lost};
 
-use super::way::Way;
 use super::{heard, lock, lost, mysql, session, wait_for_lock};
+use crate::sql::way::Way;
 use testbed::mysql::Mysql;
 use testbed::wait_for;
 
@@ -72,7 +72,7 @@ async fn a_replica_is_refused() {
 #[testbed::test]
 async fn a_replica_that_takes_over_keeps_what_it_had_and_tokens_grow() {
     let mut pair = Pair::start();
-    let way = Way::to(pair.lead.port).await;
+    let way = Way::to(&pair.lead.url()).await;
     let (one, other) = (
         session(&way.url(), "ttl=10s&ssl-mode=disabled").await,
         session(&way.url(), "ttl=10s&ssl-mode=disabled").await,

@@ -3,14 +3,14 @@
 use leasehold::mysql::MySqlPool;
 use sqlx_core::executor::Executor;
 
-use super::way::{Fault, Way};
 use super::{heard, lock, mysql, session, wait_for_lock};
+use crate::sql::way::{Fault, Way};
 use testbed::wait_for;
 
 #[testbed::test]
 async fn an_order_that_was_drawn_before_the_term_began_is_not_granted_in_it() {
     let (_folder, server) = mysql(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let one = session(&way.url(), "ttl=1h&ssl-mode=disabled").await;
     // It has heard of a term, in which the lock was granted, and relies on it.
     server.sql("update leasehold_meta set term = 1");

@@ -7,8 +7,8 @@ use leasehold::mysql::MySqlPool;
 use sqlx_core::executor::Executor;
 
 use super::cost::said;
-use super::way::{Fault, Way};
 use super::{heard, inspector, lock, lost, mysql, queue_of, session, wait_for_lock};
+use crate::sql::way::{Fault, Way};
 use testbed::wait_for;
 
 const MODE: &str = "ttl=20s&mode=session";
@@ -88,7 +88,7 @@ async fn a_renewal_that_something_was_in_the_way_of_does_not_cost_the_tie() {
 #[testbed::test]
 async fn a_slow_renewal_does_not_cost_the_tie() {
     let (_folder, server) = mysql(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let far = session(&way.url(), "ttl=6s&mode=session&ssl-mode=disabled").await;
     let guard = lock(&far, "ledger").await;
     way.arm("Keeps a lease", Fault::AnswerHeldBack);

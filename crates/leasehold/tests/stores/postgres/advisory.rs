@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, Guard, Lost, Session};
 
-use super::way::Way;
 use super::{LONG, heard, inspector, lock, lost, postgres, queue_of, wait_for_lock};
+use crate::sql::way::Way;
 use testbed::postgres::Postgres;
 
 async fn session(server: &Postgres, options: &str) -> Session {
@@ -131,7 +131,7 @@ async fn draw_many(session: &Session) -> Guard {
 #[testbed::test]
 async fn the_server_ends_a_silent_connection_after_the_ttl() {
     let (_folder, server) = postgres(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let url = format!("{}?mode=session&ttl=3s&sslmode=disable", way.url());
     let one = leasehold::connect(&url).await.unwrap();
     let guard = lock(&one, "ledger").await;

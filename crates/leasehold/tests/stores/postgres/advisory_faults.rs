@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Guard, Lost, Session};
 
-use super::way::{Fault, Way};
 use super::{heard, inspector, lock, lost, postgres, queue_of, session, wait_for_lock};
+use crate::sql::way::{FAULTS, Fault, Way};
 use testbed::wait_for;
 
 async fn far(way: &Way, ttl: &str) -> Session {
@@ -26,7 +26,7 @@ async fn stays_held(guard: &Guard, time: Duration) {
 #[testbed::test]
 async fn a_request_that_nobody_drives_on_holds_up_no_renewal() {
     let (_folder, server) = postgres(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let one = far(&way, "3s").await;
     let guard = lock(&one, "held").await;
     // Polled once, as in a `select!` whose other arm then works for long. The
@@ -54,7 +54,7 @@ async fn a_request_that_nobody_drives_on_holds_up_no_renewal() {
 #[testbed::test]
 async fn a_side_connection_that_falls_silent_costs_its_own_lock_only() {
     let (_folder, server) = postgres(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let far = far(&way, "4s").await;
     let near = session(&server.url(), "mode=session").await;
     let free = lock(&far, "free").await;
@@ -77,7 +77,7 @@ async fn a_side_connection_that_falls_silent_costs_its_own_lock_only() {
 #[testbed::test]
 async fn closing_ends_a_main_connection_that_falls_silent() {
     let (_folder, server) = postgres(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     // Longer than anybody waits here.
     let far = far(&way, "10m").await;
     let near = session(&server.url(), "mode=session").await;
@@ -93,7 +93,7 @@ async fn closing_ends_a_main_connection_that_falls_silent() {
 #[testbed::test]
 async fn a_wait_without_a_connection_still_takes_a_free_lock() {
     let (_folder, server) = postgres(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     let far = far(&way, "1s").await;
     let near = session(&server.url(), "mode=session").await;
     let guard = lock(&near, "ledger").await;
@@ -130,4 +130,40 @@ async fn nobody_waits_for_a_standby() {
         lock(&one, "ledger").await.release().await.unwrap();
     }
     guard.release().await.unwrap();
+}
+
+/// A connection that breaks is a loss where locks belong to connections; what it
+/// had is free, at the latest after the ttl, and the session goes on.
+#[testbed::test]
+async fn where_locks_belong_to_connections_a_lost_request_leaves_nothing_held() {
+    let (_folder, server) = postgres(&[]);
+    let way = Way::to(&server.url()).await;
+    let options = "mode=session&ttl=3s&sslmode=disable";
+    let far = session(&way.url(), options).await;
+    let near = session(&server.url(), options).await;
+    let inspector = inspector(&format!("{}?mode=session", server.url())).await;
+    for fault in FAULTS {
+        let what = format!("{fault:?}");
+        way.arm(".take(", fault);
+        let guard = lock(&far, &what).await;
+        way.fired().await;
+        assert!(near.mutex(&what).try_lock().await.unwrap().is_none());
+        way.arm("pg_advisory_unlock(", fault);
+        // It may be lost before it is known to be given back.
+        let _ = guard.release().await;
+        way.fired().await;
+        let guard = lock(&near, &what).await;
+        way.arm(".wait_for(", fault);
+        let waiting = wait_for_lock(&far, &what);
+        // The server answers when it has the lock.
+        way.seen().await;
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let guard = heard(waiting).await;
+        way.fired().await;
+        assert!(guard.token() > token);
+        guard.check().unwrap();
+        let _ = guard.release().await;
+        queue_of(&inspector, &what, 0).await;
+    }
 }

@@ -8,29 +8,6 @@ use leasehold::Guard;
 use super::{LONG, heard, inspector, lock, postgres, queue_of, session, wait_for_lock};
 use testbed::postgres::Postgres;
 
-#[testbed::test]
-async fn a_failed_try_writes_nothing() {
-    let (_folder, server) = postgres(&["autovacuum=off"]);
-    let (one, other) = (
-        session(&server.url(), "ttl=1h").await,
-        session(&server.url(), "ttl=1h").await,
-    );
-    let _guard = lock(&one, "ledger").await;
-    let place = || server.sql("select pg_current_wal_insert_lsn()");
-    let mutex = other.mutex("ledger");
-    assert!(mutex.try_lock().await.unwrap().is_none());
-    // Others than we write now and then, such as the checkpointer.
-    let mut quiet_rounds = 0;
-    for _ in 0..10 {
-        let before = place();
-        for _ in 0..50 {
-            assert!(mutex.try_lock().await.unwrap().is_none());
-        }
-        quiet_rounds += u32::from(before == place());
-    }
-    assert!(quiet_rounds >= 5, "{quiet_rounds}");
-}
-
 /// What dies in a table that is small when a plan is made is in the way of every request
 /// that reads it as a whole.
 #[testbed::test]

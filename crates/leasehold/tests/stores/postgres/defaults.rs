@@ -6,26 +6,6 @@ use testbed::postgres::Postgres;
 use testbed::wait_for;
 
 #[testbed::test]
-async fn time_limits_of_the_server_do_not_reach_us() {
-    let settings = [
-        "statement_timeout=1ms",
-        "lock_timeout=1ms",
-        "idle_in_transaction_session_timeout=1ms",
-    ];
-    let (_folder, server) = postgres(&settings);
-    let (one, other) = (
-        session(&server.url(), "ttl=5s").await,
-        session(&server.url(), "ttl=5s").await,
-    );
-    for _ in 0..20 {
-        let guard = lock(&one, "ledger").await;
-        let waiting = wait_for_lock(&other, "ledger");
-        guard.release().await.unwrap();
-        heard(waiting).await.release().await.unwrap();
-    }
-}
-
-#[testbed::test]
 async fn defaults_that_change_under_a_session_do_not_reach_it() {
     let (_folder, server) = postgres(&[]);
     server.sql("create role app superuser login");

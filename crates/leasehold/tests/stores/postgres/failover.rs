@@ -1,6 +1,8 @@
 //! Another server than before, which may not have got the last commits.
 
-use super::{lock, postgres, session};
+use leasehold::Lost;
+
+use super::{lock, lost, postgres, session};
 use testbed::postgres::Postgres;
 
 /// As it looks after a failover to a standby that had not got everything: this
@@ -84,4 +86,19 @@ async fn a_release_that_a_failover_forgot_is_made_again() {
     let again = other.mutex("ledger").lock_within(within).await.unwrap();
     kept.check().unwrap();
     again.release().await.unwrap();
+}
+
+#[testbed::test]
+async fn a_failover_lifts_the_counter_and_verifies_what_is_held() {
+    let (_folder, server) = postgres(&[]);
+    let one = session(&server.url(), "ttl=3s").await;
+    let guard = lock(&one, "ledger").await;
+    // As it looks after a failover to a standby which had not got everything.
+    server.sql("update leasehold.meta set server = 'another 00000001'");
+    server.sql("select setval('leasehold.token', 1)");
+    server.sql("delete from leasehold.claim");
+    server.end_connections();
+    assert_eq!(lost(&guard).await, Lost::Gone);
+    let again = lock(&one, "ledger").await;
+    assert!(again.token() > guard.token());
 }

@@ -2,8 +2,8 @@
 
 use leasehold::{ErrorKind, Lost};
 
-use super::way::Way;
 use super::{lock, lost, postgres, session};
+use crate::sql::way::Way;
 use testbed::postgres::{Postgres, SUPERUSER};
 
 /// A standby that follows the server.
@@ -92,7 +92,7 @@ async fn where_no_server_takes_writes_that_is_said() {
 #[testbed::test(timed)]
 async fn a_host_that_is_silent_is_passed_over_in_time() {
     let (_folder, server) = postgres(&[]);
-    let way = Way::to(server.port).await;
+    let way = Way::to(&server.url()).await;
     // The same server by two ways, so that it has the claim.
     let url = format!(
         "postgres://{SUPERUSER}@127.0.0.1:{},127.0.0.1:{}/postgres",

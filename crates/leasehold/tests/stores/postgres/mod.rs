@@ -4,76 +4,20 @@
 mod access;
 mod advisory;
 mod advisory_faults;
-mod barrier;
 mod cost;
 mod defaults;
 mod failover;
-mod faults;
-mod fence;
 mod hosts;
-mod load;
-mod lossy;
-mod memos;
 mod pooler;
 mod rule;
-mod standby;
-mod tls;
-mod users_pool;
-mod way;
+mod stamps;
 
-use std::time::Duration;
-
-use leasehold::{Guard, Inspector, Lost, Session};
+use crate::sql::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
 use testbed::postgres::Postgres;
-
-const LONG: Duration = Duration::from_secs(120);
 
 /// A server with these settings, or `None` if this machine has no PostgreSQL.
 fn postgres(settings: &[&str]) -> (tempfile::TempDir, Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let server = Postgres::start(folder.path(), settings);
     (folder, server)
-}
-
-async fn session(url: &str, options: &str) -> Session {
-    leasehold::connect(&format!("{url}?{options}"))
-        .await
-        .unwrap()
-}
-
-async fn lock(session: &Session, name: &str) -> Guard {
-    session.mutex(name).lock_within(LONG).await.unwrap()
-}
-
-async fn lost(guard: &Guard) -> Lost {
-    tokio::time::timeout(LONG, guard.lost())
-        .await
-        .expect("it is told")
-}
-
-async fn inspector(url: &str) -> Inspector {
-    leasehold::inspect(url).await.unwrap()
-}
-
-/// Waits until so many claims are in the queue.
-async fn queue_of(inspector: &Inspector, name: &str, length: usize) {
-    let waiting = async {
-        while inspector.queue(name).await.unwrap().claims.len() != length {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(LONG, waiting)
-        .await
-        .expect("the queue has the length");
-}
-
-/// Somebody who waits for a lock in the background.
-fn wait_for_lock(session: &Session, name: &str) -> tokio::task::JoinHandle<Guard> {
-    let mutex = session.mutex(name);
-    tokio::spawn(async move { mutex.lock_within(LONG).await.unwrap() })
-}
-
-/// What came of waiting in the background.
-async fn heard<T>(waiting: tokio::task::JoinHandle<T>) -> T {
-    tokio::time::timeout(LONG, waiting).await.unwrap().unwrap()
 }
