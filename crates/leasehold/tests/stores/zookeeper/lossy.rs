@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::way::{Fault, Way};
-use super::{LONG, ensemble, session};
+use super::{ONE, session};
+use crate::LONG;
 
 /// The server's numbers for requests.
 const CREATE: i32 = 15;
@@ -21,7 +22,10 @@ const CLOSE: i32 = -11;
 async fn contend(way: &Way, kind: i32, passes: usize, fault: Fault) {
     let case = format!("{fault:?} of {kind} after {passes}");
     let url = format!("zk://127.0.0.1:{}", way.port);
-    let (one, other) = (session(&url, "ttl=8s").await, session(&url, "ttl=8s").await);
+    let (one, other) = (
+        session(&url, "ttl=20s").await,
+        session(&url, "ttl=20s").await,
+    );
     way.arm(kind, passes, fault);
     let name = format!("lossy/{kind}/{passes}/{fault:?}");
     let guard = one.mutex(&name).lock_within(LONG).await;
@@ -29,7 +33,7 @@ async fn contend(way: &Way, kind: i32, passes: usize, fault: Fault) {
     let token = guard.token();
     let waits = other.mutex(&name);
     let waiting = tokio::spawn(async move { waits.lock_within(LONG).await });
-    let tried = session(&url, "ttl=8s").await;
+    let tried = session(&url, "ttl=20s").await;
     let busy = tried.mutex(&name).try_lock().await;
     if let Ok(busy) = busy {
         assert!(busy.is_none(), "{case}: the lock is held");
@@ -60,7 +64,7 @@ async fn contend(way: &Way, kind: i32, passes: usize, fault: Fault) {
 
 #[testbed::test]
 async fn every_kind_of_request_and_reply_is_lost_once() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let way = Way::to(zookeeper.servers[0].port);
     let kinds = [
         (CREATE, 2),
