@@ -12,6 +12,7 @@ mod fence;
 mod interop;
 mod mysql;
 mod once;
+mod pools;
 mod postgres;
 mod redis;
 mod redlock;
