@@ -97,16 +97,6 @@ impl Zookeeper {
         (self.leader() + 1) % self.servers.len()
     }
 
-    /// Waits until a living server takes requests.
-    pub fn wait_until_served(&self) {
-        wait_for("a server that serves", || {
-            self.servers
-                .iter()
-                .any(|server| server.mode().is_some())
-                .then_some(())
-        });
-    }
-
     /// A client of the first server that takes one.
     pub fn client(&self) -> Client {
         wait_for("a client", || {

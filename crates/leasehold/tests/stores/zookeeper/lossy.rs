@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::way::{Fault, Way};
 use super::{ONE, session};
 use crate::LONG;
@@ -16,6 +18,9 @@ const CHILDREN: i32 = 8;
 const SYNC: i32 = 9;
 const PING: i32 = 11;
 const CLOSE: i32 = -11;
+
+/// Cases at the same time. They mostly wait.
+const AT_ONCE: usize = 7;
 
 /// Two sessions contend for a lock, and a try is in vain; over one way that
 /// loses something.
@@ -65,7 +70,7 @@ async fn contend(way: &Way, kind: i32, passes: usize, fault: Fault) {
 #[testbed::test]
 async fn every_kind_of_request_and_reply_is_lost_once() {
     let zookeeper = ONE.take();
-    let way = Way::to(zookeeper.servers[0].port);
+    let port = zookeeper.servers[0].port;
     let kinds = [
         (CREATE, 2),
         (CONTAINER, 1),
@@ -76,21 +81,22 @@ async fn every_kind_of_request_and_reply_is_lost_once() {
         (PING, 1),
         (CLOSE, 1),
     ];
-    for (kind, times) in kinds {
-        for passes in 0..times {
-            for fault in [Fault::RequestLost, Fault::ReplyLost] {
-                contend(&way, kind, passes, fault).await;
-            }
-        }
+    let faults = [Fault::RequestLost, Fault::ReplyLost];
+    let cases = kinds.iter().flat_map(|&(kind, times)| {
+        let passes = (0..times).flat_map(|passes| faults.map(|fault| (passes, fault)));
+        passes.map(move |(passes, fault)| (kind, passes, fault))
+    });
+    let cases: Vec<_> = cases.collect();
+    for some in cases.chunks(AT_ONCE) {
+        let contending = some.iter().map(async |&(kind, passes, fault)| {
+            contend(&Way::to(port), kind, passes, fault).await;
+        });
+        join_all(contending).await;
     }
     let mut client = zookeeper.client();
-    for (kind, times) in kinds {
-        for passes in 0..times {
-            for fault in [Fault::RequestLost, Fault::ReplyLost] {
-                let path = format!("/lossy/{kind}/{passes}/{fault:?}");
-                let left = client.children(&path).unwrap_or_default();
-                assert!(left.is_empty(), "{path}: {left:?}");
-            }
-        }
+    for (kind, passes, fault) in cases {
+        let path = format!("/lossy/{kind}/{passes}/{fault:?}");
+        let left = client.children(&path).unwrap_or_default();
+        assert!(left.is_empty(), "{path}: {left:?}");
     }
 }
