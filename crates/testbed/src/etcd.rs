@@ -293,7 +293,8 @@ impl Member {
         self.process.resume();
     }
 
-    fn is_healthy(&self) -> bool {
+    /// Whether it takes requests, with a majority behind it.
+    pub fn is_healthy(&self) -> bool {
         self.get("/health")
             .is_some_and(|text| text.contains("\"true\""))
     }

@@ -16,6 +16,8 @@ use sqlx_postgres::{PgQueryResult, Postgres};
 use sqlx_sqlite::{Sqlite, SqliteQueryResult};
 use testbed::{block_on, times};
 
+use crate::pools;
+
 use sql::place::{Place, furnished, sqlite};
 
 /// Works as one of the holders, if this is one.
@@ -88,14 +90,12 @@ fn holders() -> Vec<Trial> {
 fn databases() -> Vec<Trial> {
     let on_postgres = |name: &str, run: fn(&testbed::postgres::Postgres)| {
         trial(&format!("postgres::{name}"), move || {
-            let folder = tempfile::tempdir().unwrap();
-            run(&testbed::postgres::Postgres::start(folder.path(), &[]));
+            run(&pools::POSTGRES.take());
         })
     };
     let on_mysql = |name: &str, run: fn(&testbed::mysql::Mysql)| {
         trial(&format!("mysql::{name}"), move || {
-            let folder = tempfile::tempdir().unwrap();
-            run(&testbed::mysql::Mysql::start(folder.path(), &[]));
+            run(&pools::MYSQL.take());
         })
     };
     let on_sqlite = |name: &str, run: fn(&str)| {

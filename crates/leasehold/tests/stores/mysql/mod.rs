@@ -14,7 +14,7 @@ mod terms;
 mod tied;
 mod users_pool;
 
-use crate::sql::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
+use crate::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
 use testbed::mysql::Mysql;
 
 /// A server with these settings, or `None` if this machine has no MariaDB.

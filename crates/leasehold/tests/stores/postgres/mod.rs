@@ -12,7 +12,7 @@ mod pooler;
 mod rule;
 mod stamps;
 
-use crate::sql::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
+use crate::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
 use testbed::postgres::Postgres;
 
 /// A server with these settings, or `None` if this machine has no PostgreSQL.
