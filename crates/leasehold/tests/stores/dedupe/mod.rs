@@ -75,7 +75,7 @@ mod postgres {
 
     #[testbed::test]
     fn every_message_has_exactly_one_effect() {
-        let (locks, database) = (REDIS.take(), POSTGRES.take());
+        let (database, locks) = (POSTGRES.take(), REDIS.take());
         let locks = format!("{}?ttl=1s", locks.url());
         Case::of(FEW, locks, database.url())
             .every_message_has_exactly_one_effect::<Postgres>("postgres");
@@ -99,7 +99,7 @@ mod mysql {
     /// The lock's store keeps no memos: only the marks count.
     #[testbed::test]
     fn every_message_has_exactly_one_effect() {
-        let (locks, database) = (REDIS.take(), MYSQL.take());
+        let (database, locks) = (MYSQL.take(), REDIS.take());
         let locks = format!("{}?layout=plain&ttl=1s", locks.url());
         Case::of(FEW, locks, database.url()).every_message_has_exactly_one_effect::<MySql>("mysql");
     }
