@@ -134,7 +134,7 @@ fn trials(store: &'static Store, spread: Option<usize>) -> Vec<Trial> {
 fn written(store: &str) -> &'static str {
     let mut lines = include_str!("promises.txt").lines();
     let promises = lines.find_map(|line| line.strip_prefix(store)?.strip_prefix(": "));
-    promises.expect("the store has a line in promises.txt")
+    promises.unwrap_or("nothing")
 }
 
 fn promises(store: &Store) -> Result<Promises, leasehold::Error> {
