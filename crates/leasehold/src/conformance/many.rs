@@ -118,9 +118,17 @@ async fn a_thousand_locks_need_no_more_tasks_than_one(bench: Bench) {
             guard.release().await.unwrap();
         }
     };
-    let granted = async { while waits.next().await.is_some_and(|granted| granted.is_ok()) {} };
-    soon("all are released and granted", async {
-        tokio::join!(releasing, granted)
+    let granting = async {
+        let mut count = 0;
+        while let Some(granted) = waits.next().await {
+            granted.unwrap();
+            count += 1;
+        }
+        count
+    };
+    let ((), granted) = soon("all are released and granted", async {
+        tokio::join!(releasing, granting)
     })
     .await;
+    assert_eq!(granted, 100);
 }

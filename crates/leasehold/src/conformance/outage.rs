@@ -45,21 +45,64 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
+/// So much later than its deadline a wait may end.
+const LATE: Duration = Duration::from_millis(100);
+
 /// The session never hears what the store tells it.
 async fn a_lost_wake_up_does_not_cost_a_ttl(bench: Bench) {
     let wire = Wire::new(bench.engine().await);
     wire.cut([Call::Listen], Fault::Hangs);
     let deaf = Session::with_engine(wire, LONG).await.unwrap();
-    let (session, name) = (bench.session(LONG).await, bench.name());
-    let guard = session.mutex(&name).lock().await.unwrap();
-    let mutex = deaf.mutex(&name);
-    let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
-    bench.queue_of(&name, 2).await;
-    let released = Instant::now();
-    guard.release().await.unwrap();
-    soon("it looks by itself", waiting).await.unwrap().unwrap();
-    // A second is promised; the rest is for a loaded machine.
-    assert!(released.elapsed() < LONG / 6, "{:?}", released.elapsed());
+    let session = bench.session(LONG).await;
+    let mut tries = Tries::within(Duration::from_secs(1));
+    loop {
+        tries.begin(&session).await;
+        let name = bench.name();
+        let guard = session.mutex(&name).lock().await.unwrap();
+        let mutex = deaf.mutex(&name);
+        let waiting = tokio::spawn(async move { mutex.lock().await.map(|_| Instant::now()) });
+        bench.queue_of(&name, 2).await;
+        let released = Instant::now();
+        guard.release().await.unwrap();
+        let granted = soon("it looks by itself", waiting).await.unwrap();
+        if tries.was_in_time(granted.unwrap().duration_since(released)) {
+            return;
+        }
+    }
+}
+
+/// What takes at most as long as the contract says, and a few round trips. A busy machine
+/// has five tries.
+struct Tries {
+    within: Duration,
+    bound: Duration,
+    late: Vec<(Duration, Duration)>,
+}
+
+impl Tries {
+    fn within(within: Duration) -> Self {
+        Self {
+            within,
+            bound: within,
+            late: Vec::new(),
+        }
+    }
+
+    async fn begin(&mut self, session: &Session) {
+        let mutex = session.mutex(format!("tries/{}", self.late.len()));
+        let asked = Instant::now();
+        mutex.lock().await.unwrap().release().await.unwrap();
+        self.bound = self.within + 2 * asked.elapsed();
+    }
+
+    fn was_in_time(&mut self, took: Duration) -> bool {
+        let is_late = took > self.bound;
+        if is_late {
+            self.late.push((took, self.bound));
+            assert!(self.late.len() < 5, "each took too long: {:?}", self.late);
+        }
+        !is_late
+    }
 }
 
 async fn a_hold_survives_a_store_that_refuses_for_a_while(bench: Bench) {
@@ -129,32 +172,39 @@ async fn a_wait_ends_at_its_deadline(bench: Bench) {
     );
     let _guard = a.mutex(&name).lock().await.unwrap();
     for mutex in [a.mutex(&name), b.mutex(&name)] {
-        let longest = super::ENOUGH;
-        let asked = Instant::now();
-        let error = mutex.lock_within(longest).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
-        assert!(asked.elapsed() >= longest);
-        assert!(asked.elapsed() < LONG / 6, "{:?}", asked.elapsed());
+        let mut tries = Tries::within(LATE);
+        loop {
+            tries.begin(&b).await;
+            let longest = super::ENOUGH;
+            let asked = Instant::now();
+            let error = mutex.lock_within(longest).await.unwrap_err();
+            let took = asked.elapsed();
+            assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+            assert!(took >= longest);
+            if tries.was_in_time(took.saturating_sub(longest)) {
+                break;
+            }
+        }
     }
 }
 
 async fn a_wait_ends_at_its_deadline_while_the_store_hangs(bench: Bench) {
     let (wire, session) = bench.wired(LONG).await;
+    let other = bench.session(LONG).await;
     wire.cut(Call::ALL, Fault::Hangs);
-    let asked = Instant::now();
     let longest = Duration::from_millis(200);
-    session
-        .mutex(bench.name())
-        .lock_within(longest)
-        .await
-        .unwrap_err();
-    let names = [bench.name(), bench.name()];
-    session
-        .lock_all(names)
-        .lock_within(longest)
-        .await
-        .unwrap_err();
-    assert!(asked.elapsed() < LONG / 6, "{:?}", asked.elapsed());
+    let mutex = session.mutex(bench.name());
+    let all = session.lock_all([bench.name(), bench.name()]);
+    let mut tries = Tries::within(2 * LATE);
+    loop {
+        tries.begin(&other).await;
+        let asked = Instant::now();
+        mutex.lock_within(longest).await.unwrap_err();
+        all.lock_within(longest).await.unwrap_err();
+        if tries.was_in_time(asked.elapsed().saturating_sub(2 * longest)) {
+            return;
+        }
+    }
 }
 
 async fn closing_comes_to_an_end_while_the_store_hangs(bench: Bench) {

@@ -108,7 +108,7 @@ fn trials(store: &'static Store, spread: Option<usize>) -> Vec<Trial> {
         let trial = testbed::trial(store.name, move || testbed::need(Some(what)));
         return vec![trial];
     }
-    let promises = match promises(store) {
+    let (promises, tells_time) = match promises(store) {
         Ok(promises) => promises,
         Err(error) => return vec![testbed::trial(store.name, move || panic!("{error}"))],
     };
@@ -125,7 +125,10 @@ fn trials(store: &'static Store, spread: Option<usize>) -> Vec<Trial> {
     let mut trials: Vec<_> = cases().into_iter().enumerate().map(trial).collect();
     trials.push(testbed::trial(
         format!("{}::promises_what_is_written_down", store.name),
-        move || assert_eq!(written(store.name), format!("{promises:?}")),
+        move || {
+            let told = format!("{promises:?} Time: {tells_time}");
+            assert_eq!(written(store.name), told);
+        },
     ));
     trials
 }
@@ -137,10 +140,22 @@ fn written(store: &str) -> &'static str {
     promises.unwrap_or("nothing")
 }
 
-fn promises(store: &Store) -> Result<Promises, leasehold::Error> {
+/// What a store promises, and whether it tells the time.
+fn promises(store: &Store) -> Result<(Promises, bool), leasehold::Error> {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let started = (store.start)(folder.path(), usize::MAX);
-    block_on(async { Ok(Bench::new(&started.url).await?.promises()) })
+    block_on(async {
+        let session = leasehold::connect(&started.url).await?;
+        let promises = session.promises();
+        let mut tells_time = false;
+        if promises.memo {
+            let guard = session.mutex("clock").lock().await?;
+            tells_time = session.memo("clock").await?.time.is_some();
+            guard.release().await?;
+        }
+        session.close().await;
+        Ok((promises, tells_time))
+    })
 }
 
 fn run(store: &Store, number: usize, case: &Case) {

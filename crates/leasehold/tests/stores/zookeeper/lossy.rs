@@ -39,10 +39,8 @@ async fn contend(way: &Way, kind: i32, passes: usize, fault: Fault) {
     let waits = other.mutex(&name);
     let waiting = tokio::spawn(async move { waits.lock_within(LONG).await });
     let tried = session(&url, "ttl=20s").await;
-    let busy = tried.mutex(&name).try_lock().await;
-    if let Ok(busy) = busy {
-        assert!(busy.is_none(), "{case}: the lock is held");
-    }
+    let busy = try_lock(&tried, &name).await;
+    assert!(busy.is_none(), "{case}: the lock is held");
     guard
         .check()
         .unwrap_or_else(|lost| panic!("{case}: {lost}"));
