@@ -37,7 +37,7 @@ impl Version {
         let has_client = || runs("etcdctl", &["version"]);
         match self {
             Self::System if !*SYSTEM.get_or_init(|| runs("etcd", &["--version"])) => Some("etcd"),
-            Self::Etcd35 if !self.program().is_file() => Some("etcd 3.5 (cargo xtask tools)"),
+            Self::Etcd35 if !self.program().is_file() => Some("etcd-3.5.1 (cargo xtask tools)"),
             _ => (!*CLIENT.get_or_init(has_client)).then_some("etcdctl"),
         }
     }
@@ -293,7 +293,8 @@ impl Member {
         self.process.resume();
     }
 
-    fn is_healthy(&self) -> bool {
+    /// Whether it takes requests, with a majority behind it.
+    pub fn is_healthy(&self) -> bool {
         self.get("/health")
             .is_some_and(|text| text.contains("\"true\""))
     }

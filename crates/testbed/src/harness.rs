@@ -106,6 +106,11 @@ pub fn left_out(name: impl Into<String>, why: &str) -> Trial {
     trial.with_kind(why).with_ignored_flag(true)
 }
 
+/// Tells whoever reads the summary something that is no case.
+pub fn note(text: &str) {
+    tell("", "note", text);
+}
+
 /// Tells `cargo xtask` what libtest-mimic does not: when a test begins, and why one is
 /// ignored.
 fn tell(name: &str, event: &str, message: &str) {

@@ -26,7 +26,7 @@ pub mod zookeeper;
 pub use inventory;
 pub use testbed_macros::test;
 
-pub use harness::{Test, block_on, left_out, run, run_trials, runs_all, times, trial};
+pub use harness::{Test, block_on, left_out, note, run, run_trials, runs_all, times, trial};
 pub use place::{scratch, tools};
 pub use pool::{Lent, Placed, Pool, Shared};
 pub use ports::free_port;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::{mem, ops};
+use std::{mem, ops, thread};
 
 use tempfile::TempDir;
 
@@ -107,7 +107,8 @@ impl<T: Send + 'static> Drop for Lent<T> {
         let server = self.server.take();
         let mut servers = self.pool.servers();
         match server {
-            Some(server) if self.is_fit => servers.idle.push(server),
+            // Whoever fails may leave it standing still.
+            Some(server) if self.is_fit && !thread::panicking() => servers.idle.push(server),
             _ => servers.count -= 1,
         }
         drop(servers);

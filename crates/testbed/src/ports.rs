@@ -40,7 +40,9 @@ struct Table {
 
 impl Table {
     fn open() -> Self {
-        let folder = env::temp_dir().join("leasehold-test-ports");
+        // Those of another user could not be written.
+        let user = rustix::process::getuid().as_raw();
+        let folder = env::temp_dir().join(format!("leasehold-test-ports-{user}"));
         let lock = fs::create_dir_all(&folder)
             .and_then(|()| File::create(folder.join("lock")))
             .and_then(|lock| lock.lock().map(|()| lock));

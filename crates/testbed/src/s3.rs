@@ -17,7 +17,7 @@ fn folder() -> PathBuf {
 
 /// The name of what is missing, if something is.
 pub fn lacks_s3() -> Option<&'static str> {
-    (!folder().join("built-from").is_file()).then_some("an S3 server (cargo xtask tools)")
+    (!folder().join("built-from").is_file()).then_some("s3 (cargo xtask tools)")
 }
 
 /// A running server.

@@ -13,8 +13,8 @@ pub(crate) struct Skipped(pub(crate) String);
 pub fn may_skip(what: &str) -> bool {
     let may_lack_all = env::var_os("LEASEHOLD_NO_SKIP").is_none_or(|value| value != "1");
     let named = env::var("LEASEHOLD_TEST_WITHOUT").unwrap_or_default();
-    let mut named = named.split(',').filter(|name| !name.is_empty());
-    may_lack_all || named.any(|name| what.contains(name))
+    let mut words = what.split([' ', ',', '(', ')']);
+    may_lack_all || words.any(|word| !word.is_empty() && named.split(',').any(|name| name == word))
 }
 
 /// Ends the test as ignored if something is missing, or as failed where it must be there.

@@ -1,8 +1,9 @@
 //! Other people's lock libraries, as the small programs in `interop/`. Each ends
 //! up as `target/tools/clients/NAME`, which runs wherever it is called from.
 
-use crate::built::{shown, tools, unless_built};
+use crate::built::{self, shown, unless_built};
 use crate::shell::{self, Outcome, run};
+use crate::tools;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -30,17 +31,22 @@ const CLIENTS: [Client; 8] = [
 /// # Errors
 /// If one of them cannot be built.
 pub(crate) fn build(without: &[String]) -> Outcome {
-    let folder = tools().join("clients");
+    let folder = built::tools().join("clients");
     fs::create_dir_all(&folder)
         .map_err(|error| format!("writing {}: {error}", folder.display()))?;
-    let left_out = all_without(without);
+    let left_out = all_without(&tools::all_without(without));
     let wanted = CLIENTS
         .iter()
         .filter(|(name, ..)| !left_out.iter().any(|out| out == name));
-    for (name, _, build) in wanted {
-        build().map_err(|error| format!("{error} (or --without {name})"))?;
+    let wrong = wanted.filter_map(|(name, _, build)| {
+        let error = build().err()?;
+        Some(format!("{error} (or --without {name})"))
+    });
+    let wrong: Vec<_> = wrong.collect();
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("; ")),
     }
-    Ok(())
 }
 
 /// These tools, and the clients that are built with one of them.
@@ -178,7 +184,7 @@ fn java(name: &str, client: &str) -> Outcome {
 /// Writes a script that becomes the program, so that whoever kills it kills the
 /// program.
 fn launcher(name: &str, command: &str) -> Outcome {
-    let file = tools().join("clients").join(name);
+    let file = built::tools().join("clients").join(name);
     let wrong = |error| format!("writing {}: {error}", file.display());
     fs::write(&file, format!("#!/bin/sh\nexec {command} \"$@\"\n")).map_err(wrong)?;
     fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).map_err(wrong)

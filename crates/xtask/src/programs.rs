@@ -37,36 +37,52 @@ pub(crate) struct Weight {
     pub(crate) limit: Duration,
 }
 
-/// The programs, the longest first: those that start last should be short.
-const PROGRAMS: &[(&str, usize)] = &[
-    ("leasehold stores", 3),
-    ("leasehold conformance", 3),
-    ("leasehold-lab lab", 3),
-    ("leasehold lossy", 2),
-    ("leasehold-cli cli", 3),
-    ("leasehold-models redlock_models", 2),
-    ("leasehold core", 2),
-    ("leasehold unit", 2),
-    ("leasehold-models gate_models", 2),
-    ("leasehold-cli program", 1),
-    ("leasehold-lab unit", 1),
-    ("leasehold-lab program", 1),
-    ("leasehold-models unit", 1),
-    ("testbed unit", 1),
-    ("xtask program", 1),
+/// The programs, the longest first: those that start last should be short. Each with its
+/// shares of the machine and a number of cases that it has at least.
+const PROGRAMS: &[(&str, usize, usize)] = &[
+    ("leasehold stores", 3, 500),
+    ("leasehold conformance", 3, 4_000),
+    ("leasehold-lab lab", 3, 40),
+    ("leasehold lossy", 2, 150),
+    ("leasehold-cli cli", 3, 250),
+    ("leasehold-models redlock_models", 2, 35),
+    ("leasehold core", 2, 50),
+    ("leasehold unit", 2, 300),
+    ("leasehold-models gate_models", 2, 10),
+    ("leasehold-cli program", 1, 30),
+    ("leasehold-lab unit", 1, 75),
+    ("leasehold-lab program", 1, 2),
+    ("leasehold-models unit", 1, 0),
+    ("testbed unit", 1, 5),
+    ("xtask program", 1, 40),
 ];
+
+/// What is wrong with a run of programs that should be all of them: one is missing, is not
+/// in the table, or had fewer cases than it has to have.
+pub(crate) fn complaints(ran: &[(&str, usize)]) -> Vec<String> {
+    let too_few = |(name, _, least): &&(&str, usize, usize)| {
+        !ran.iter()
+            .any(|(other, count)| other == name && count >= least)
+    };
+    let too_few = PROGRAMS.iter().filter(too_few);
+    let too_few = too_few.map(|(name, _, least)| format!("{name}: fewer than {least} cases"));
+    let is_unknown = |name: &&str| PROGRAMS.iter().all(|(known, ..)| known != name);
+    let unknown = ran.iter().map(|(name, _)| *name).filter(is_unknown);
+    let unknown = unknown.map(|name| format!("{name}: not in the table of programs"));
+    too_few.chain(unknown).collect()
+}
 
 /// In which order programs start; those of which nothing is known come last.
 pub(crate) fn place(name: &str) -> usize {
-    let place = PROGRAMS.iter().position(|(known, _)| *known == name);
+    let place = PROGRAMS.iter().position(|(known, ..)| *known == name);
     place.unwrap_or(PROGRAMS.len())
 }
 
 /// A program of which nothing is known takes the whole machine.
 pub(crate) fn weight(name: &str) -> Weight {
     let limit = Duration::from_secs(30 * 60);
-    match PROGRAMS.iter().find(|(known, _)| *known == name) {
-        Some(&(_, shares)) => Weight { shares, limit },
+    match PROGRAMS.iter().find(|(known, ..)| *known == name) {
+        Some(&(_, shares, _)) => Weight { shares, limit },
         None => Weight {
             shares: SHARES,
             limit,
@@ -108,7 +124,8 @@ fn program(message: &str) -> Option<Program> {
     let package = folder.file_name()?.to_string_lossy().into_owned();
     let is_kind = |kind: &str| message.contains(&format!("\"kind\":[\"{kind}\"]"));
     let (_, profile) = message.split_once("\"profile\":")?;
-    let is_test = profile.contains("\"test\":true}");
+    let (profile, _) = profile.split_once('}')?;
+    let is_test = profile.contains("\"test\":true");
     let (kind, name, select) = if is_kind("example") {
         (
             Kind::Example,
@@ -170,8 +187,20 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_is_missing_unknown_or_empty_is_found() {
+        let mut ran: Vec<_> = PROGRAMS
+            .iter()
+            .map(|(name, _, least)| (*name, *least))
+            .collect();
+        assert!(complaints(&ran).is_empty());
+        ran[0].1 -= 1;
+        ran[1].0 = "leasehold conformity";
+        assert_eq!(complaints(&ran).len(), 3, "{:?}", complaints(&ran));
+    }
+
+    #[test]
     fn an_unknown_program_takes_the_whole_machine() {
         assert_eq!(weight("leasehold unheard-of").shares, SHARES);
-        assert!(PROGRAMS.iter().all(|(_, shares)| *shares <= SHARES));
+        assert!(PROGRAMS.iter().all(|(_, shares, _)| *shares <= SHARES));
     }
 }

@@ -1,17 +1,17 @@
 //! Runs one test program to its end and reads what it tells of its cases.
 //!
-//! A program that takes too long is ended, and so is every process that it leaves behind. The
-//! program tells of its cases in the JSON lines of libtest, which an environment variable
+//! A program that takes too long is ended, and so is every process that it leaves behind, also
+//! when this program itself is killed. The program tells of its cases in the JSON lines of libtest, which an environment variable
 //! makes available on a stable toolchain; libtest-mimic writes the same lines.
 
 use crate::json;
 use crate::programs::Program;
+use crate::shell::{Group, in_group, kill};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use std::{process, thread};
@@ -19,9 +19,18 @@ use std::{process, thread};
 /// A case that takes longer hangs, and its program is ended.
 const CASE_LIMIT: Duration = Duration::from_secs(300);
 
+/// How many lines a program may be ahead of us.
+const LINES: usize = 1_000;
+
+/// How long what is left of a program's output is waited for.
+const DRAINING: Duration = Duration::from_secs(5);
+
 /// Every process below a program has this variable, so that those are found that have left
 /// its process group.
 const MARK: &str = "LEASEHOLD_TEST_PROGRAM";
+
+/// What a test program ends with if a test failed.
+const FAILED: i32 = 101;
 
 /// How a case ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +58,8 @@ pub(crate) struct Run {
     pub(crate) took: Duration,
     /// Why the program as a whole failed, beside its cases.
     pub(crate) wrong: Option<String>,
-    /// Which cases ran again because the machine stood still.
-    pub(crate) repeated: Vec<String>,
+    /// What it told beside its cases: which ran again because the machine stood still.
+    pub(crate) notes: Vec<String>,
     /// The names of processes that it left behind.
     pub(crate) left: Vec<String>,
     /// Everything it wrote.
@@ -95,7 +104,7 @@ pub(crate) fn run(
         cases: Vec::new(),
         took: Duration::ZERO,
         wrong: None,
-        repeated: Vec::new(),
+        notes: Vec::new(),
         left: Vec::new(),
         log,
     };
@@ -103,16 +112,20 @@ pub(crate) fn run(
     let child = start(program, setting, &mark, &run.log);
     match child {
         Err(error) => run.wrong = Some(format!("it did not start: {error}")),
-        Ok((child, lines, log)) => {
+        Ok((mut group, lines, log)) => {
             let mut reading = Reading::new(log);
             let limit = started + setting.limit;
-            run.wrong = follow(child, &lines, &mut reading, limit, &mut progress).err();
-            run.left = end_leftovers(&mark);
+            let followed = follow(&mut group, &lines, &mut reading, limit, &mut progress);
+            run.left = group.others();
+            group.end();
+            run.left.extend(end_leftovers(&mark));
             // Whatever kept the pipe open is gone now.
-            while let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
+            let end = Instant::now() + DRAINING;
+            while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 reading.take(&line);
             }
-            run.repeated = std::mem::take(&mut reading.repeated);
+            run.wrong = followed.map_or_else(Some, |status| reading.complaint(status));
+            run.notes = std::mem::take(&mut reading.notes);
             run.cases = reading.cases();
         }
     }
@@ -120,29 +133,35 @@ pub(crate) fn run(
     run
 }
 
-type Started = (Child, Receiver<String>, File);
+type Started = (Group, Receiver<String>, File);
 
 fn start(program: &Program, setting: &Setting, mark: &str, log: &Path) -> std::io::Result<Started> {
     let log = File::create(log)?;
     // A shell starts what is in the background with a deaf ear for these, and children of
     // children keep that.
-    let mut child = Command::new("env")
+    let mut command = Command::new("env");
+    command
         .arg("--default-signal=INT,QUIT")
         .arg(&program.file)
         .args(["-Z", "unstable-options", "--format", "json"])
         .args(&setting.arguments)
-        .envs(setting.variables.iter().cloned())
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_MANIFEST_DIR", &program.folder)
-        .env(MARK, mark)
         .current_dir(&program.folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(log.try_clone()?)
-        .process_group(0)
-        .spawn()?;
-    let (sender, lines) = mpsc::channel();
-    if let Some(output) = child.stdout.take() {
+        .stderr(log.try_clone()?);
+    // What somebody tries by hand in this shell is not for all of the tests.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LEASEHOLD_") {
+            command.env_remove(name);
+        }
+    }
+    command.envs(setting.variables.iter().cloned());
+    command.env(MARK, mark);
+    let mut group = in_group(&mut command)?;
+    let (sender, lines) = mpsc::sync_channel(LINES);
+    if let Some(output) = group.child.stdout.take() {
         thread::spawn(move || {
             for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).into_owned();
@@ -152,63 +171,40 @@ fn start(program: &Program, setting: &Setting, mark: &str, log: &Path) -> std::i
             }
         });
     }
-    Ok((child, lines, log))
+    Ok((group, lines, log))
 }
 
-/// Reads until the program ends, or ends it at its limit.
+/// Reads until the program ends, or says why it has to be ended.
 fn follow(
-    mut child: Child,
+    group: &mut Group,
     lines: &Receiver<String>,
     reading: &mut Reading,
     limit: Instant,
     progress: &mut impl FnMut(usize, usize),
-) -> Result<(), String> {
+) -> Result<ExitStatus, String> {
     loop {
         match lines.recv_timeout(Duration::from_millis(50)) {
             Ok(line) => {
                 reading.take(&line);
-                progress(reading.ended.len(), reading.count);
-                continue;
+                progress(reading.ended.len(), reading.count.unwrap_or(0));
             }
             Err(RecvTimeoutError::Disconnected) => thread::sleep(Duration::from_millis(20)),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let ended = child.try_wait();
+        let ended = group.child.try_wait();
         if let Some(status) = ended.map_err(|error| format!("it is out of reach: {error}"))? {
-            end_group(&child);
-            while let Ok(line) = lines.recv_timeout(Duration::from_millis(100)) {
-                reading.take(&line);
-            }
-            let has_failed = reading
-                .ended
-                .iter()
-                .any(|case| case.verdict == Verdict::Failed);
-            return match status.success() || (has_failed && status.code() == Some(101)) {
-                true => Ok(()),
-                false => Err(format!("it ended with {status}")),
-            };
+            return Ok(status);
         }
         let hung = reading
             .longest()
             .filter(|(_, since)| since.elapsed() > CASE_LIMIT);
-        let why = match hung {
-            Some((name, _)) => format!("ended: {name} took longer than {CASE_LIMIT:?}"),
-            None if Instant::now() > limit => "ended: it took longer than its limit".to_owned(),
-            None => continue,
-        };
-        end_group(&child);
-        let _ = child.kill();
-        let _ = child.wait();
-        return Err(why);
+        if let Some((name, _)) = hung {
+            return Err(format!("ended: {name} took longer than {CASE_LIMIT:?}"));
+        }
+        if Instant::now() > limit {
+            return Err("ended: it took longer than its limit".to_owned());
+        }
     }
-}
-
-/// Ends the processes of a program's group that still run.
-fn end_group(child: &Child) {
-    let group = format!("-{}", child.id());
-    let mut kill = Command::new("kill");
-    kill.args(["-KILL", "--", &group]).stderr(Stdio::null());
-    let _ = kill.status();
 }
 
 /// Ends the processes that have a program's mark in their environment, and names them.
@@ -227,8 +223,7 @@ fn end_leftovers(mark: &str) -> Vec<String> {
         {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
             names.push(name.trim().to_owned());
-            let mut kill = Command::new("kill");
-            let _ = kill.args(["-KILL", &id]).stderr(Stdio::null()).status();
+            kill(&id);
         }
     }
     names
@@ -237,24 +232,42 @@ fn end_leftovers(mark: &str) -> Vec<String> {
 /// What the lines of a program say of its cases.
 struct Reading {
     log: File,
-    count: usize,
+    /// How many cases it means to tell of; `None` before it has said so.
+    count: Option<usize>,
     running: BTreeMap<String, Instant>,
     ended: Vec<Case>,
     /// Why cases are ignored, told before they are.
     reasons: BTreeMap<String, String>,
-    /// Which cases ran again, and why.
-    repeated: Vec<String>,
+    /// Which cases ran again, and what else it told.
+    notes: Vec<String>,
 }
 
 impl Reading {
     fn new(log: File) -> Self {
         Self {
             log,
-            count: 0,
+            count: None,
             running: BTreeMap::new(),
             ended: Vec::new(),
             reasons: BTreeMap::new(),
-            repeated: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// What is wrong with a program that ended so, beside the cases that it named.
+    fn complaint(&self, status: ExitStatus) -> Option<String> {
+        let mut ended = self.ended.iter();
+        let has_failed = ended.any(|case| case.verdict == Verdict::Failed);
+        if !status.success() && !(has_failed && status.code() == Some(FAILED)) {
+            return Some(format!("it ended with {status}"));
+        }
+        match self.count {
+            None => Some("it told of no test".to_owned()),
+            Some(count) if count != self.ended.len() => {
+                let ended = self.ended.len();
+                Some(format!("{ended} of its {count} cases came to an end"))
+            }
+            Some(_) => None,
         }
     }
 
@@ -265,7 +278,8 @@ impl Reading {
         match (kind.as_deref(), event.as_deref()) {
             (Some("suite"), Some("started")) => {
                 // A program that runs some of its tests alone has two suites.
-                self.count += json::number(line, "test_count").unwrap_or(0);
+                let count = json::number(line, "test_count").unwrap_or(0);
+                *self.count.get_or_insert(0) += count;
             }
             (Some("suite"), _) => {}
             (Some("test"), Some(event)) => self.case(line, event),
@@ -278,8 +292,11 @@ impl Reading {
             (Some("trial"), Some("repeated")) => {
                 let texts = ["name", "message"].map(|field| json::text(line, field));
                 let [name, why] = texts.map(Option::unwrap_or_default);
-                self.repeated.push(format!("{name}: {why}"));
+                self.notes.push(format!("repeated: {name}: {why}"));
+                // It has the whole time again.
+                self.running.insert(name, Instant::now());
             }
+            (Some("trial"), Some("note")) => self.notes.extend(json::text(line, "message")),
             _ => {
                 let _ = writeln!(self.log, "{line}");
             }
@@ -375,12 +392,20 @@ mod tests {
     }
 
     const STARTED: &str = r#"echo '{ "type": "test", "event": "started", "name": "a" }'"#;
+    const OK: &str = r#"echo '{ "type": "test", "name": "a", "event": "ok" }'"#;
+
+    /// The line of a program that is about to run so many cases.
+    fn suite(count: usize) -> String {
+        format!(r#"echo '{{ "type": "suite", "event": "started", "test_count": {count} }}'"#)
+    }
 
     #[test]
     fn cases_are_read_from_the_lines_of_the_program() {
+        let suite = suite(3);
         let script = format!(
-            r#"{STARTED}
-            echo '{{ "type": "test", "name": "a", "event": "ok" }}'
+            r#"{suite}
+            {STARTED}
+            {OK}
             echo '{{ "type": "test", "name": "b", "event": "ignored", "message": "needs x" }}'
             echo '{{ "type": "test", "name": "c", "event": "failed", "stdout": "why" }}'
             exit 101"#
@@ -404,6 +429,21 @@ mod tests {
         assert_eq!(run.count(Verdict::Unfinished), 1);
     }
 
+    /// Waits until no process with this command line runs.
+    fn until_gone(line: &str) {
+        let line = format!("{}\0", line.replace(' ', "\0"));
+        let runs = || {
+            let entries = fs::read_dir("/proc").unwrap().flatten();
+            let mut lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+            lines.any(|other| other == line.as_bytes())
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while runs() {
+            assert!(Instant::now() < deadline, "{line} runs");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     #[test]
     fn a_program_that_hangs_is_ended_with_all_it_started() {
         let script = format!("{STARTED}\nsetsid sleep 987 &\nsleep 986 & wait");
@@ -414,12 +454,35 @@ mod tests {
                 .unwrap()
                 .contains("longer than its limit")
         );
-        assert!(run.left.contains(&"sleep".to_owned()), "{:?}", run.left);
+        assert_eq!(run.left, ["sleep", "sleep"]);
+        ["sleep 986", "sleep 987"].map(until_gone);
     }
 
     #[test]
-    fn a_program_that_ends_well_without_a_word_has_passed() {
-        let run = run_script("silent", "exit 0", Duration::from_secs(60));
-        assert!(run.has_passed());
+    fn a_program_that_never_stops_writing_is_ended_too() {
+        let script = format!("{STARTED}\nwhile :; do echo more; done");
+        let run = run_script("writes", &script, Duration::from_secs(1));
+        assert!(run.wrong.unwrap().contains("longer than its limit"));
+    }
+
+    #[test]
+    fn what_a_program_leaves_is_named_and_ended() {
+        let script = format!("{}\n{OK}\nsleep 985 &", suite(1));
+        let run = run_script("leaves", &script, Duration::from_secs(60));
+        assert_eq!((run.wrong, run.left), (None, vec!["sleep".to_owned()]));
+        until_gone("sleep 985");
+    }
+
+    #[test]
+    fn a_program_that_runs_too_little_has_not_passed() {
+        let complaint = |name, script: &str| {
+            let run = run_script(name, script, Duration::from_secs(60));
+            assert!(!run.has_passed());
+            run.wrong.unwrap()
+        };
+        assert_eq!(complaint("silent", "exit 0"), "it told of no test");
+        let script = format!("{}\n{OK}", suite(2));
+        let some = complaint("some", &script);
+        assert_eq!(some, "1 of its 2 cases came to an end");
     }
 }

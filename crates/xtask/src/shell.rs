@@ -1,11 +1,14 @@
-//! Running other programs, each printed before it is run.
+//! Running other programs, each printed before it is run. What they start is ended with
+//! them, also when this program is killed.
 
-use std::env;
 use std::ffi::OsStr;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 /// What a step of a chore ends with: nothing, or a sentence for people.
 pub(crate) type Outcome = Result<(), String>;
@@ -43,42 +46,107 @@ pub(crate) fn cargo<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> 
     command
 }
 
-/// Runs a command to its end.
+/// How long an installation or a build may take.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// Runs a command to its end, which has to come within half an hour.
 pub(crate) fn run(command: &mut Command) -> Outcome {
-    run_within(Duration::MAX, command)
+    run_within(LIMIT, command)
 }
 
-/// Runs a command and kills it when it takes longer than the limit.
+/// Runs a command and ends it, with all that it started, when it takes longer than the
+/// limit.
 pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Outcome {
     let line = line(command);
     println!("$ {line}");
-    let mut child = command
-        .stdin(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("`{line}` did not start: {error}"))?;
+    let group = in_group(command.stdin(Stdio::null()));
+    let mut group = group.map_err(|error| format!("`{line}` did not start: {error}"))?;
     let started = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break Ok(status),
+    loop {
+        match group.child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("`{line}` failed: {status}")),
             Ok(None) if started.elapsed() < limit => thread::sleep(Duration::from_millis(20)),
             Ok(None) => {
-                child
-                    .kill()
-                    .and_then(|()| child.wait())
-                    .map_err(|error| format!("`{line}` could not be killed: {error}"))?;
-                return Err(format!(
-                    "`{line}` was killed after {} s",
-                    limit.as_secs_f32()
-                ));
+                let seconds = limit.as_secs_f32();
+                return Err(format!("`{line}` was killed after {seconds} s"));
             }
-            Err(error) => break Err(error),
+            Err(error) => return Err(format!("`{line}` could not be waited for: {error}")),
         }
-    };
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("`{line}` failed: {status}")),
-        Err(error) => Err(format!("`{line}` could not be waited for: {error}")),
     }
+}
+
+/// A program in a process group of its own, which ends with this value.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) child: Child,
+    /// Kills the group when we are killed: then its input ends without a line.
+    guard: Child,
+}
+
+/// Starts a command in a group of its own.
+pub(crate) fn in_group(command: &mut Command) -> std::io::Result<Group> {
+    let child = command.process_group(0).spawn()?;
+    let guard = Command::new("sh")
+        .args(["-c", r#"read -r _ || kill -s KILL -- "$0""#])
+        .arg(format!("-{}", child.id()))
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match guard {
+        Ok(guard) => Ok(Group { child, guard }),
+        Err(error) => {
+            kill(&format!("-{}", child.id()));
+            Err(error)
+        }
+    }
+}
+
+impl Group {
+    /// The names of the processes in the group beside the program itself.
+    pub(crate) fn others(&self) -> Vec<String> {
+        let leader = self.child.id().to_string();
+        let is_other = |stat: &String| {
+            let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+            let (state, group) = (fields.next(), fields.nth(1));
+            state != Some("Z")
+                && group == Some(&*leader)
+                && !stat.starts_with(&format!("{leader} "))
+        };
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+        let name = |stat: String| {
+            let (_, rest) = stat.split_once('(')?;
+            Some(rest.rsplit_once(')')?.0.to_owned())
+        };
+        stats.filter(is_other).filter_map(name).collect()
+    }
+
+    /// Ends the program and the others of its group.
+    pub(crate) fn end(&mut self) {
+        kill(&format!("-{}", self.child.id()));
+        let _ = self.child.wait();
+        if let Some(mut input) = self.guard.stdin.take() {
+            let _ = input.write_all(b"\n");
+        }
+        let _ = self.guard.wait();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Kills a process, or the group whose number follows a minus sign.
+pub(crate) fn kill(process: &str) {
+    // Every shell has it; not every machine has it as a program.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"kill -s KILL -- "$0""#, process]);
+    let _ = shell.stderr(Stdio::null()).status();
 }
 
 /// Runs a command and gives what it wrote to its standard output.
@@ -123,6 +191,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
 
     #[test]
     fn a_command_is_shown_as_one_would_type_it() {
@@ -139,6 +208,15 @@ mod tests {
         let outcome = run_within(Duration::from_millis(50), Command::new("sleep").arg("60"));
         assert!(outcome.unwrap_err().contains("was killed"));
         assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_group_ends_with_the_process_that_started_it() {
+        let mut group = in_group(Command::new("sleep").arg("60")).unwrap();
+        // As if this program had been killed.
+        drop(group.guard.stdin.take());
+        let ended = group.child.wait().unwrap();
+        assert_eq!(ended.signal(), Some(9));
     }
 
     #[test]

@@ -91,6 +91,10 @@ fn repeat(
             }
             if let Some(wrong) = run.wrong {
                 println!("round {round}: {}: {wrong}", program.name);
+                let tally = tallies.entry(program.name.clone()).or_default();
+                tally.runs += 1;
+                tally.failures += 1;
+                tally.first.clone_from(&wrong);
             }
         }
         println!("round {round} of {times} is over");

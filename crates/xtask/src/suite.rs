@@ -203,8 +203,8 @@ pub(crate) fn summary(runs: &[(Program, Run)]) -> String {
         let _ = writeln!(text, "  {seconds:7.1} s  {program}: {}", case.name);
     }
     for (program, run) in runs {
-        for repeated in &run.repeated {
-            let _ = writeln!(text, "repeated: {}: {repeated}", program.name);
+        for note in &run.notes {
+            let _ = writeln!(text, "{}: {note}", program.name);
         }
     }
     for (program, run) in runs.iter().filter(|(_, run)| !run.has_passed()) {

@@ -4,7 +4,7 @@ use crate::programs::{self, Kind, Program};
 use crate::report::Report;
 use crate::runner::{Case, Run, Verdict};
 use crate::shell::{self, Outcome, cargo, run_within};
-use crate::{apt, clients, runner, servers, suite};
+use crate::{apt, clients, runner, servers, suite, tools};
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Write as _;
@@ -63,7 +63,10 @@ impl Options {
     }
 
     /// What test programs find in their environment.
-    fn variables(&self) -> Vec<(String, String)> {
+    ///
+    /// # Errors
+    /// If it is not known which variant of a store runs in full.
+    fn variables(&self) -> Result<Vec<(String, String)>, String> {
         let mut variables = match self.extent {
             Extent::Quick => vec![("LEASEHOLD_TEST_QUICK", "1".to_owned())],
             Extent::Usual => vec![
@@ -80,12 +83,14 @@ impl Options {
         };
         variables.push((
             "LEASEHOLD_TEST_WITHOUT",
-            clients::all_without(&self.without).join(","),
+            clients::all_without(&tools::all_without(&self.without)).join(","),
         ));
-        let rotation = self.rotation.or_else(of_commit).unwrap_or_default();
+        let no_commit = "git does not tell the commit, which says which variant of a store runs \
+             in full: name one with --rotation N";
+        let rotation = self.rotation.or_else(of_commit).ok_or(no_commit)?;
         variables.push(("LEASEHOLD_TEST_ROTATION", rotation.to_string()));
         let owned = |(name, value): (&str, String)| (name.to_owned(), value);
-        variables.into_iter().map(owned).collect()
+        Ok(variables.into_iter().map(owned).collect())
     }
 }
 
@@ -118,23 +123,34 @@ pub(crate) fn test(options: &Options) -> bool {
     let (tests, examples): (Vec<_>, Vec<_>) = programs
         .into_iter()
         .partition(|program| program.kind == Kind::Test);
-    let variables = options.variables();
+    let (variables, unclear) = match options.variables() {
+        Ok(variables) => (variables, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
     let mut summary = String::new();
     report.step("tests", || {
         let tests = match is_quick {
             true => tests.into_iter().filter(programs::is_quick).collect(),
             false => tests,
         };
+        if let Some(why) = unclear {
+            return Err(why);
+        }
         let runs = suite::run(tests, &variables)?;
         summary = suite::summary(&runs) + &left_out(&runs);
         let failed = runs.iter().filter(|(_, run)| !run.has_passed());
-        match failed
-            .map(|(program, _)| program.name.as_str())
-            .collect::<Vec<_>>()
-        {
-            failed if runs.is_empty() && failed.is_empty() => Err("no test has run".to_owned()),
-            failed if failed.is_empty() => Ok(()),
-            failed => Err(format!("failed: {}", failed.join(", "))),
+        let mut wrong: Vec<_> = failed
+            .map(|(program, _)| format!("{} failed", program.name))
+            .collect();
+        if !is_quick {
+            let ran = runs
+                .iter()
+                .map(|(program, run)| (&*program.name, run.cases.len()));
+            wrong.extend(programs::complaints(&ran.collect::<Vec<_>>()));
+        }
+        match wrong.is_empty() {
+            true => Ok(()),
+            false => Err(wrong.join("; ")),
         }
     });
     if !is_quick {
@@ -154,19 +170,26 @@ pub(crate) fn test(options: &Options) -> bool {
     report.finish()
 }
 
-/// Which tests have not run because something is missing, by what is.
+/// How many tests have not run, by the reason; last those that are not proved because
+/// something is missing.
 fn left_out(runs: &[(Program, Run)]) -> String {
     let mut by_reason: BTreeMap<&str, usize> = BTreeMap::new();
-    let is_missing =
-        |case: &&Case| case.verdict == Verdict::Ignored && case.text.ends_with("is missing");
+    let is_left_out = |case: &&Case| case.verdict == Verdict::Ignored;
     for case in runs
         .iter()
-        .flat_map(|(_, run)| run.cases.iter().filter(is_missing))
+        .flat_map(|(_, run)| run.cases.iter().filter(is_left_out))
     {
         *by_reason.entry(case.text.trim()).or_default() += 1;
     }
-    let mut text = String::new();
-    for (reason, count) in by_reason {
+    let is_missing = |reason: &str| reason.ends_with("is missing");
+    let (missing, others): (Vec<_>, Vec<_>) = by_reason
+        .into_iter()
+        .partition(|(reason, _)| is_missing(reason));
+    let mut text = String::from("\ntests that were left out\n");
+    for (reason, count) in others {
+        let _ = writeln!(text, "  {count:5}  {reason}");
+    }
+    for (reason, count) in missing {
         let _ = writeln!(text, "not proved, because {reason}: {count} tests");
     }
     text

@@ -24,6 +24,17 @@ impl Tool {
     }
 }
 
+/// These names, and all by which tests and installers call the same things.
+pub(crate) fn all_without(names: &[String]) -> Vec<String> {
+    let others = TOOLS.iter().filter(|tool| tool.is_among(names));
+    let others = others.flat_map(|tool| [tool.sign, tool.package]);
+    let mut all: Vec<_> = others.map(str::to_owned).collect();
+    all.extend(names.iter().cloned());
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// Everything the tests need. A test that starts a new program adds its line.
 pub(crate) const TOOLS: &[Tool] = &[
     tool("redis-server", "redis-server", "conformance"),

@@ -140,7 +140,7 @@ fn a_stopped_leasehold_loses_the_lock_and_kills_the_command_when_it_wakes() {
     let running = world.start(&["run", "--ttl", "500ms", "x", "sh", "-c", STUBBORN]);
     let pid = world.pid("pid");
     running.signal(Signal::SIGSTOP);
-    let next = world.run(&["run", "-w", "20s", "x", "true"]);
+    let next = world.run(&["run", "-w", "120s", "x", "true"]);
     assert_eq!(next.code, 0, "{next:?}");
     running.signal(Signal::SIGCONT);
     let lost = running.done();

@@ -42,7 +42,7 @@ fn a_killed_leasehold_takes_its_command_along_and_the_next_gets_in_after_the_ttl
     let command = world.pid("pid");
     run.signal(Signal::SIGKILL);
     until_dead(command);
-    assert_eq!(world.run(&["run", "-w", "30s", "x", "true"]).code, 0);
+    assert_eq!(world.run(&["run", "-w", "120s", "x", "true"]).code, 0);
 }
 
 #[testbed::test]
@@ -50,8 +50,8 @@ fn a_server_that_dies_under_a_held_lock_is_a_loss() {
     let mut server = Server::start();
     let world = server.world();
     let stuck = "echo $$ > pid; exec sleep 100";
-    let run = world.start(&["run", "--ttl", "1s", "x", "-c", stuck]);
-    let mut hold = world.leasehold(["hold", "--ttl", "1s", "y"]);
+    let run = world.start(&["run", "--ttl", "20s", "x", "-c", stuck]);
+    let mut hold = world.leasehold(["hold", "--ttl", "20s", "y"]);
     let hold = Running::of(hold.stdin(Stdio::piped()));
     let command = world.pid("pid");
     world.until_held("y");
@@ -98,7 +98,7 @@ fn a_wait_outlives_a_restart_of_the_server() {
     let mut hold = world.leasehold(["hold", "x"]);
     let _hold = Running::of(hold.stdin(Stdio::piped()));
     world.until_held("x");
-    let wait = world.start(&["run", "-w", "60s", "x", "echo", "mine"]);
+    let wait = world.start(&["run", "-w", "120s", "x", "echo", "mine"]);
     world.until_claims("x", 1, 1);
     server.kill();
     server.start_again();

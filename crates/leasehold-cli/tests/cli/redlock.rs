@@ -89,7 +89,7 @@ fn when_the_majority_dies_the_command_is_stopped() {
     let mut fleet = Fleet::start(3);
     let world = fleet.world();
     let stuck = "echo $$ > pid; exec sleep 100";
-    let run = world.start(&["run", "--ttl", "1s", "x", "-c", stuck]);
+    let run = world.start(&["run", "--ttl", "20s", "x", "-c", stuck]);
     let command = world.pid("pid");
     fleet.servers[0].kill();
     assert_eq!(world.run(&["run", "-n", "x", "true"]).code, 75);

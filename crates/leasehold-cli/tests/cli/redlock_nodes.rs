@@ -104,7 +104,7 @@ fn a_node_that_restarted_is_admitted_above_all_tokens() {
     let world = fleet.world();
     let token = || -> u64 {
         // What a node forgot may be held for a ttl: it is admitted after that.
-        let done = world.run(&["run", "--ttl", "1s", "x", "printenv", "LEASEHOLD_TOKEN"]);
+        let done = world.run(&["run", "--ttl", "20s", "x", "printenv", "LEASEHOLD_TOKEN"]);
         done.stdout
             .trim()
             .parse()

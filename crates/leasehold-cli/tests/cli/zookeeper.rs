@@ -11,7 +11,7 @@ pub(crate) fn start(folder: &Path, servers: usize) -> Zookeeper {
     // A stamp is spoilt when the server removes the empty lock, which it looks for
     // once a minute.
     let never = "-Dznode.container.checkIntervalMs=86400000";
-    Zookeeper::start_with(folder, servers, &[never])
+    Zookeeper::start_with(folder, servers, "", &[never])
 }
 
 fn zookeeper(servers: usize) -> (TempDir, Zookeeper) {

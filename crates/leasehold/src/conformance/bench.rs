@@ -197,6 +197,22 @@ pub(super) async fn soon<T>(what: &str, answer: impl Future<Output = T>) -> T {
     }
 }
 
+/// What a try comes to. A store that does not answer for a moment is asked again.
+pub(super) async fn tried<T, F>(attempt: impl Fn() -> F) -> Option<T>
+where
+    F: Future<Output = Result<Option<T>>>,
+{
+    soon("the store answers", async {
+        loop {
+            match attempt().await {
+                Ok(tried) => return tried,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+            }
+        }
+    })
+    .await
+}
+
 /// The answer, which is bound to come once a lease of this ttl is over that nobody
 /// renews from now on. A loaded machine may take some time more, but nothing that
 /// waits for another lease, or for good, does.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::Bench;
+use super::bench::{Bench, tried};
 use super::{Case, nothing};
 use crate::error::ErrorKind;
 
@@ -98,12 +98,14 @@ async fn never_collide(bench: &Bench, mut names: Vec<String>) {
     let (a, b) = (bench.session(TTL).await, bench.session(TTL).await);
     let mut guards = Vec::new();
     for name in &names {
-        let guard = a.mutex(name).try_lock().await.unwrap();
+        let guard = tried(|| async { a.mutex(name).try_lock().await }).await;
         guards.push(guard.unwrap_or_else(|| panic!("{name:?} shares a lock with another name")));
     }
     for name in &names {
         assert!(
-            b.mutex(name).try_lock().await.unwrap().is_none(),
+            tried(|| async { b.mutex(name).try_lock().await })
+                .await
+                .is_none(),
             "{name:?}"
         );
         assert_eq!(bench.queue(name).await.claims.len(), 1, "{name:?}");

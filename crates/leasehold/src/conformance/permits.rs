@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, soon};
+use super::bench::{Bench, soon, tried};
 use super::{Case, Needs, fair, peers, semaphore};
 use crate::error::ErrorKind;
 
@@ -38,10 +38,18 @@ async fn as_many_hold_as_there_are_permits(bench: Bench) {
     );
     let one = a.semaphore(&name, 3).acquire().await.unwrap();
     let two = b.semaphore(&name, 3).acquire().await.unwrap();
-    let three = a.semaphore(&name, 3).try_acquire().await.unwrap().unwrap();
-    assert!(b.semaphore(&name, 3).try_acquire().await.unwrap().is_none());
+    let three = tried(|| async { a.semaphore(&name, 3).try_acquire().await })
+        .await
+        .unwrap();
+    assert!(
+        tried(|| async { b.semaphore(&name, 3).try_acquire().await })
+            .await
+            .is_none()
+    );
     two.release().await.unwrap();
-    let four = b.semaphore(&name, 3).try_acquire().await.unwrap().unwrap();
+    let four = tried(|| async { b.semaphore(&name, 3).try_acquire().await })
+        .await
+        .unwrap();
     for guard in [one, three, four] {
         guard.release().await.unwrap();
     }
@@ -61,7 +69,9 @@ async fn a_claim_may_take_several_permits(bench: Bench) {
             .unwrap()
             .is_none()
     );
-    let one = b.semaphore(&name, 4).try_acquire().await.unwrap().unwrap();
+    let one = tried(|| async { b.semaphore(&name, 4).try_acquire().await })
+        .await
+        .unwrap();
     three.release().await.unwrap();
     assert!(
         a.semaphore(&name, 4)
@@ -91,7 +101,11 @@ async fn a_small_claim_does_not_overtake_a_large_one(bench: Bench) {
     let permits = b.semaphore(&name, 2);
     let large = tokio::spawn(async move { permits.acquire_many(2).await });
     bench.queue_of(&name, 2).await;
-    assert!(c.semaphore(&name, 2).try_acquire().await.unwrap().is_none());
+    assert!(
+        tried(|| async { c.semaphore(&name, 2).try_acquire().await })
+            .await
+            .is_none()
+    );
     one.release().await.unwrap();
     drop(soon("the large one is next", large).await.unwrap().unwrap());
 }
@@ -141,7 +155,11 @@ async fn a_permit_is_given_back_once(bench: Bench) {
         .release()
         .await
         .unwrap();
-    assert!(b.semaphore(&name, 2).try_acquire().await.unwrap().is_none());
+    assert!(
+        tried(|| async { b.semaphore(&name, 2).try_acquire().await })
+            .await
+            .is_none()
+    );
     one.release().await.unwrap();
     two.release().await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use super::bench::{Bench, soon};
+use super::bench::{Bench, soon, tried};
 use super::{Case, Needs, peers, rwlock};
 use crate::error::ErrorKind;
 
@@ -30,14 +30,30 @@ async fn readers_share_and_a_writer_is_alone(bench: Bench) {
     );
     let one = a.rwlock(&name).read().await.unwrap();
     let two = b.rwlock(&name).read().await.unwrap();
-    let three = a.rwlock(&name).try_read().await.unwrap().unwrap();
-    assert!(b.rwlock(&name).try_write().await.unwrap().is_none());
+    let three = tried(|| async { a.rwlock(&name).try_read().await })
+        .await
+        .unwrap();
+    assert!(
+        tried(|| async { b.rwlock(&name).try_write().await })
+            .await
+            .is_none()
+    );
     for guard in [one, two, three] {
         guard.release().await.unwrap();
     }
-    let writer = b.rwlock(&name).try_write().await.unwrap().unwrap();
-    assert!(a.rwlock(&name).try_read().await.unwrap().is_none());
-    assert!(a.rwlock(&name).try_write().await.unwrap().is_none());
+    let writer = tried(|| async { b.rwlock(&name).try_write().await })
+        .await
+        .unwrap();
+    assert!(
+        tried(|| async { a.rwlock(&name).try_read().await })
+            .await
+            .is_none()
+    );
+    assert!(
+        tried(|| async { a.rwlock(&name).try_write().await })
+            .await
+            .is_none()
+    );
     writer.release().await.unwrap();
 }
 
@@ -52,7 +68,11 @@ async fn a_waiting_writer_holds_back_later_readers(bench: Bench) {
     let lock = b.rwlock(&name);
     let writing = tokio::spawn(async move { lock.write().await });
     bench.queue_of(&name, 2).await;
-    assert!(c.rwlock(&name).try_read().await.unwrap().is_none());
+    assert!(
+        tried(|| async { c.rwlock(&name).try_read().await })
+            .await
+            .is_none()
+    );
     let lock = c.rwlock(&name);
     let reading = tokio::spawn(async move { lock.read().await });
     bench.queue_of(&name, 3).await;
@@ -139,7 +159,11 @@ async fn readers_of_two_processes_share(bench: Bench) {
     let reader = session.rwlock(&name).read().await.unwrap();
     peer.granted(&format!("read {name}")).await;
     reader.release().await.unwrap();
-    assert!(session.rwlock(&name).try_write().await.unwrap().is_none());
+    assert!(
+        tried(|| async { session.rwlock(&name).try_write().await })
+            .await
+            .is_none()
+    );
     assert_eq!(peer.ask("release").await, "ok");
     drop(
         soon("the readers have left", session.rwlock(&name).write())

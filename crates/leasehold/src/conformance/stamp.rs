@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::bench::{Bench, soon, until, when_over};
+use super::bench::{Bench, soon, tried, until, when_over};
 use super::wire::{Call, Fault};
 use super::{Case, peers, promised};
 use crate::error::ErrorKind;
@@ -85,7 +85,7 @@ async fn a_stamp_is_good_until_a_writer_comes(bench: Bench) {
         assert!(!ours.validate(&stamp).await.unwrap());
     }
     let stamp = ours.stamp().await.unwrap();
-    let write = ours.try_write().await.unwrap().unwrap();
+    let write = tried(|| async { ours.try_write().await }).await.unwrap();
     assert!(!ours.validate(&stamp).await.unwrap());
     write.release().await.unwrap();
     assert!(!ours.validate(&stamp).await.unwrap());
@@ -101,11 +101,13 @@ async fn a_stamp_leaves_no_claim(bench: Bench) {
     assert!(queue.claims.is_empty());
     assert!(lock.validate(&stamp).await.unwrap());
     // And it is in nobody's way.
-    let write = lock.try_write().await.unwrap().unwrap();
+    let write = tried(|| async { lock.try_write().await }).await.unwrap();
     write.release().await.unwrap();
     let other = bench.name();
     session.rwlock(&other).stamp().await.unwrap();
-    let guard = session.mutex(&other).try_lock().await.unwrap().unwrap();
+    let guard = tried(|| async { session.mutex(&other).try_lock().await })
+        .await
+        .unwrap();
     guard.release().await.unwrap();
 }
 

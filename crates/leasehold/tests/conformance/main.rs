@@ -59,31 +59,38 @@ fn main() -> ExitCode {
     let variants: Vec<_> = variants.map(|store| store.name).collect();
     let all = testbed::runs_all();
     let is_quick = env::var_os("LEASEHOLD_TEST_QUICK").is_some();
-    let needs_none = |store: &&Store| !is_quick || WITHOUT_SERVER.contains(&store.name);
+    let in_turn = rotation.map(|number| number % variants.len());
+    if let Some(name) = in_turn.filter(|_| !all && !is_quick) {
+        testbed::note(&format!("{} runs in full", variants[name]));
+    }
     let of_store = |store: &'static Store| {
+        if is_quick && !WITHOUT_SERVER.contains(&store.name) {
+            return vec![testbed::left_out(store.name, "not with --quick")];
+        }
         let place = variants.iter().position(|name| *name == store.name);
-        let is_in_turn = rotation.map(|number| number % variants.len()) == place;
-        let spread = place.filter(|_| !all && !is_in_turn);
+        let spread = place.filter(|_| !all && in_turn != place);
         trials(store, spread)
     };
     // All servers start at once, to tell what they promise.
     let trials = thread::scope(|scope| {
-        let stores = STORES.iter().filter(needs_none);
-        let asked: Vec<_> = stores
-            .map(|store| scope.spawn(|| of_store(store)))
-            .collect();
-        let told = asked.into_iter().map(|store| store.join());
-        told.collect::<Result<Vec<_>, _>>()
+        let asked = STORES
+            .iter()
+            .map(|store| (store, scope.spawn(|| of_store(store))));
+        let asked: Vec<_> = asked.collect();
+        let told = asked.into_iter().map(|(store, asked)| {
+            let panicked = |_| vec![testbed::trial(store.name, || panic!("it did not start"))];
+            asked.join().unwrap_or_else(panicked)
+        });
+        told.collect()
     });
-    let trials = in_turn(trials.expect("a store tells what it promises or fails a trial"));
-    let code = testbed::run_trials(AT_ONCE, trials);
+    let code = testbed::run_trials(AT_ONCE, one_of_each(trials));
     stores::end();
     code
 }
 
 /// One of each store after the other: so a store whose cases have to wait for
 /// each other does not hold up the others.
-fn in_turn(stores: Vec<Vec<Trial>>) -> Vec<Trial> {
+fn one_of_each(stores: Vec<Vec<Trial>>) -> Vec<Trial> {
     let mut stores: Vec<_> = stores.into_iter().map(Vec::into_iter).collect();
     let mut trials = Vec::new();
     loop {
@@ -115,7 +122,19 @@ fn trials(store: &'static Store, spread: Option<usize>) -> Vec<Trial> {
             Ok(()) => testbed::trial(name, move || run(store, number, &case)),
         }
     };
-    cases().into_iter().enumerate().map(trial).collect()
+    let mut trials: Vec<_> = cases().into_iter().enumerate().map(trial).collect();
+    trials.push(testbed::trial(
+        format!("{}::promises_what_is_written_down", store.name),
+        move || assert_eq!(written(store.name), format!("{promises:?}")),
+    ));
+    trials
+}
+
+/// What a store has to promise. Else one that promises less would be asked for less.
+fn written(store: &str) -> &'static str {
+    let mut lines = include_str!("promises.txt").lines();
+    let promises = lines.find_map(|line| line.strip_prefix(store)?.strip_prefix(": "));
+    promises.unwrap_or("nothing")
 }
 
 fn promises(store: &Store) -> Result<Promises, leasehold::Error> {

@@ -246,7 +246,7 @@ fn zookeeper(folder: &std::path::Path, servers: usize) -> Zookeeper {
     // A stamp is spoilt when the server removes the empty lock, which it looks for
     // once a minute; wiping does that here.
     let never = "-Dznode.container.checkIntervalMs=86400000";
-    Zookeeper::start_with(folder, servers, &[never])
+    Zookeeper::start_with(folder, servers, "", &[never])
 }
 
 #[cfg(feature = "postgres")]

@@ -6,33 +6,25 @@
 
 mod dedupe;
 mod docs;
+mod ensemble;
 mod etcd;
 mod fence;
 mod interop;
 mod mysql;
 mod once;
+mod pools;
 mod postgres;
 mod redis;
 mod redlock;
 mod servers;
 mod sql;
+mod steps;
 mod zookeeper;
 
 use std::process::ExitCode;
 
 use leasehold::conformance::{is_peer, peer_main};
-
-/// Waits until a hold has been renewed so often.
-async fn renewed(guard: &leasehold::Guard, times: usize) {
-    for _ in 0..times {
-        let mut least = guard.valid_for();
-        while guard.valid_for() <= least {
-            guard.check().unwrap();
-            least = guard.valid_for();
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    }
-}
+use steps::{LONG, answered, renewed};
 
 /// Tests at the same time. They mostly wait.
 const AT_ONCE: usize = 6;
@@ -47,6 +39,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut trials = interop::trials();
+    trials.extend(ensemble::trials());
     trials.extend(fence::trials());
     trials.extend(sql::trials());
     testbed::run_trials(AT_ONCE, trials)

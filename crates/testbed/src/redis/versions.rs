@@ -32,9 +32,9 @@ impl Version {
 /// The name of the missing version, if it is missing.
 pub fn lacks_version(version: Version) -> Option<&'static str> {
     let name = match version {
-        Version::Redis5 => "redis-server 5.0.6 (cargo xtask tools)",
-        Version::Redis6 => "redis-server 6.2.5 (cargo xtask tools)",
-        Version::Valkey9 => "valkey-server 9.1.2 (cargo xtask tools)",
+        Version::Redis5 => "redis-5.0.6 (cargo xtask tools)",
+        Version::Redis6 => "redis-6.2.5 (cargo xtask tools)",
+        Version::Valkey9 => "valkey-9.1.2 (cargo xtask tools)",
     };
     (!version.program().is_file()).then_some(name)
 }
@@ -42,5 +42,5 @@ pub fn lacks_version(version: Version) -> Option<&'static str> {
 /// The name of what is missing, if no server's clock can be moved.
 pub fn lacks_clock() -> Option<&'static str> {
     let library = tools().join("servers/clock/clock.so");
-    (!library.is_file()).then_some("clock.so (cargo xtask tools)")
+    (!library.is_file()).then_some("clock (cargo xtask tools)")
 }

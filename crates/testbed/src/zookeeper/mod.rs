@@ -49,20 +49,21 @@ pub struct Server {
 
 impl Zookeeper {
     pub fn start(folder: &Path) -> Self {
-        Self::start_with(folder, 1, &[])
+        Self::start_with(folder, 1, "", &[])
     }
 
     pub fn start_three(folder: &Path) -> Self {
-        Self::start_with(folder, 3, &[])
+        Self::start_with(folder, 3, "", &[])
     }
 
-    /// Starts so many servers with these options of Java.
-    pub fn start_with(folder: &Path, count: usize, options: &[&str]) -> Self {
+    /// Starts so many servers, with these lines in their configuration and these
+    /// options of Java.
+    pub fn start_with(folder: &Path, count: usize, lines: &str, options: &[&str]) -> Self {
         need(lacks_zookeeper());
         // Another test may take a port first; then there are others.
         for attempt in 0..10 {
             let folder = folder.join(format!("attempt-{attempt}"));
-            let servers = servers(&folder, count, options);
+            let servers = servers(&folder, count, lines, options);
             let mut zookeeper = Self { servers };
             if zookeeper.is_up() {
                 return zookeeper;
@@ -94,16 +95,6 @@ impl Zookeeper {
 
     pub fn follower(&self) -> usize {
         (self.leader() + 1) % self.servers.len()
-    }
-
-    /// Waits until a living server takes requests.
-    pub fn wait_until_served(&self) {
-        wait_for("a server that serves", || {
-            self.servers
-                .iter()
-                .any(|server| server.mode().is_some())
-                .then_some(())
-        });
     }
 
     /// A client of the first server that takes one.
@@ -139,7 +130,7 @@ impl Zookeeper {
     }
 }
 
-fn servers(folder: &Path, count: usize, options: &[&str]) -> Vec<Server> {
+fn servers(folder: &Path, count: usize, lines: &str, options: &[&str]) -> Vec<Server> {
     let ports: Vec<_> = (0..count).map(|_| free_port()).collect();
     // One port for the leader's business, one for elections.
     let peers: Vec<_> = (0..count).map(|_| (free_port(), free_port())).collect();
@@ -158,9 +149,9 @@ fn servers(folder: &Path, count: usize, options: &[&str]) -> Vec<Server> {
         let data = folder.join("data");
         // Ticks are short for the elections; sessions last as long as a test wants.
         let configuration = format!(
-            "tickTime=200\nmaxSessionTimeout=120000\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+            "tickTime=200\nmaxSessionTimeout=4000000\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
              admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,cons\n\
-             {ensemble}\n",
+             {ensemble}{lines}\n",
             data.display()
         );
         std::fs::write(folder.join("zoo.cfg"), configuration).expect("it is writable");

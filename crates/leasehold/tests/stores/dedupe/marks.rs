@@ -7,6 +7,7 @@ use leasehold::{ErrorKind, Session};
 use sqlx_core::pool::Pool;
 
 use crate::fence::place::{Place, connect};
+use crate::pools::REDIS;
 
 /// All of it on one database, because starting one takes long.
 pub(crate) async fn all<DB: Place + DoneDatabase>(url: &str) {
@@ -213,16 +214,8 @@ async fn whoever_began_before_the_retention_completes_nothing<DB: Place + DoneDa
 }
 
 async fn a_store_without_memos_will_do<DB: Place + DoneDatabase>(pool: &Pool<DB>) {
-    let Some(server) = testbed::redis::lacks_redis().is_none().then(|| {
-        let folder = tempfile::tempdir().unwrap();
-        (
-            testbed::redis::RedisServer::start(folder.path(), &[]),
-            folder,
-        )
-    }) else {
-        return;
-    };
-    let url = format!("{}?layout=plain", server.0.url());
+    let server = REDIS.take();
+    let url = format!("{}?layout=plain", server.url());
     let session = leasehold::connect(&url).await.unwrap();
     let work = started(pool, &session, "plain").await;
     assert_eq!(work.attempt(), 0);

@@ -8,12 +8,12 @@ mod marks;
 use sqlx_mysql::MySql;
 use sqlx_postgres::Postgres;
 use sqlx_sqlite::Sqlite;
-use testbed::redis::RedisServer;
 
 use broker::Case;
 use consumer::How;
 
 use crate::fence::place;
+use crate::pools::{MYSQL, POSTGRES, REDIS};
 
 /// For servers, however many are asked for.
 const FEW: u64 = 60;
@@ -60,29 +60,22 @@ mod sqlite {
 }
 
 mod postgres {
-    use testbed::postgres::Postgres as Server;
-
     use super::*;
 
     #[testbed::test]
     async fn marks() {
-        let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(folder.path(), &[]);
+        let server = POSTGRES.take();
         marks::all::<Postgres>(&server.url()).await;
     }
 
     #[testbed::test]
     fn a_few_messages() {
-        let folder = tempfile::tempdir().unwrap();
-        super::a_few_messages(&Server::start(folder.path(), &[]).url());
+        super::a_few_messages(&POSTGRES.take().url());
     }
 
     #[testbed::test]
     fn every_message_has_exactly_one_effect() {
-        let folder = tempfile::tempdir().unwrap();
-        let locks = RedisServer::start(folder.path(), &[]);
-        let database = tempfile::tempdir().unwrap();
-        let database = Server::start(database.path(), &[]);
+        let (database, locks) = (POSTGRES.take(), REDIS.take());
         let locks = format!("{}?ttl=1s", locks.url());
         Case::of(FEW, locks, database.url())
             .every_message_has_exactly_one_effect::<Postgres>("postgres");
@@ -90,30 +83,23 @@ mod postgres {
 }
 
 mod mysql {
-    use testbed::mysql::Mysql as Server;
-
     use super::*;
 
     #[testbed::test]
     async fn marks() {
-        let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(folder.path(), &[]);
+        let server = MYSQL.take();
         marks::all::<MySql>(&server.url()).await;
     }
 
     #[testbed::test]
     fn a_few_messages() {
-        let folder = tempfile::tempdir().unwrap();
-        super::a_few_messages(&Server::start(folder.path(), &[]).url());
+        super::a_few_messages(&MYSQL.take().url());
     }
 
     /// The lock's store keeps no memos: only the marks count.
     #[testbed::test]
     fn every_message_has_exactly_one_effect() {
-        let folder = tempfile::tempdir().unwrap();
-        let locks = RedisServer::start(folder.path(), &[]);
-        let database = tempfile::tempdir().unwrap();
-        let database = Server::start(database.path(), &[]);
+        let (database, locks) = (MYSQL.take(), REDIS.take());
         let locks = format!("{}?layout=plain&ttl=1s", locks.url());
         Case::of(FEW, locks, database.url()).every_message_has_exactly_one_effect::<MySql>("mysql");
     }
@@ -124,28 +110,29 @@ mod redis {
 
     #[testbed::test]
     fn a_few_messages() {
-        let folder = tempfile::tempdir().unwrap();
-        super::a_few_messages(&RedisServer::start(folder.path(), &[]).url());
+        super::a_few_messages(&REDIS.take().url());
     }
 }
 
 mod etcd {
-    use testbed::etcd::{Etcd, Version};
+    use testbed::etcd::Etcd;
+
+    use crate::ensemble::Ensemble;
 
     #[testbed::test]
     fn a_few_messages() {
-        let folder = tempfile::tempdir().unwrap();
-        super::a_few_messages(&Etcd::start(folder.path(), Version::System).url());
+        super::a_few_messages(&Etcd::one().url());
     }
 }
 
 mod zookeeper {
     use testbed::zookeeper::Zookeeper;
 
+    use crate::ensemble::Ensemble;
+
     #[testbed::test]
     fn a_few_messages() {
-        let folder = tempfile::tempdir().unwrap();
-        super::a_few_messages(&Zookeeper::start(folder.path()).url());
+        super::a_few_messages(&Zookeeper::one().url());
     }
 }
 

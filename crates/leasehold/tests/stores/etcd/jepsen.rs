@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use leasehold::Guard;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{LONG, cluster, lock, session};
+use super::{cluster, lock, session};
+use crate::LONG;
 use testbed::wait_for;
 
 const PROCESSES: usize = 5;
@@ -258,7 +259,9 @@ fn still_ours(places: &str, guard: &Guard) -> Option<String> {
 }
 
 fn etcdctl(places: &str, words: &[&str], input: &str) -> String {
+    // By itself it gives up after five seconds, on a busy machine too.
     let mut child = Command::new("etcdctl")
+        .args(["--dial-timeout=10s", "--command-timeout=30s"])
         .args(words)
         .env("ETCDCTL_API", "3")
         .env("ETCDCTL_ENDPOINTS", places)

@@ -2,7 +2,7 @@
 
 use leasehold::ErrorKind;
 
-use super::{cluster, inspector, lock, session};
+use super::{ONE, inspector, lock, session, try_lock};
 
 /// The key and the lease of the only key that starts so.
 fn only_key(etcd: &super::Etcd, prefix: &str) -> (String, String) {
@@ -22,8 +22,8 @@ fn only_key(etcd: &super::Etcd, prefix: &str) -> (String, String) {
 
 #[testbed::test]
 async fn a_mutex_lies_where_gos_client_puts_it() {
-    let (_folder, etcd) = cluster(1);
-    let session = session(&etcd.url(), "ttl=10s").await;
+    let etcd = ONE.take();
+    let session = session(&etcd.url(), "ttl=20s").await;
     let guard = lock(&session, "jobs/nightly").await;
     let (key, lease) = only_key(&etcd, "jobs/");
     let lease: i64 = lease.parse().unwrap();
@@ -37,7 +37,7 @@ async fn a_mutex_lies_where_gos_client_puts_it() {
 
 #[testbed::test]
 async fn a_try_in_vain_leaves_neither_key_nor_revision() {
-    let (_folder, etcd) = cluster(1);
+    let etcd = ONE.take();
     let (one, other) = (
         session(&etcd.url(), "ttl=1h").await,
         session(&etcd.url(), "ttl=1h").await,
@@ -51,7 +51,7 @@ async fn a_try_in_vain_leaves_neither_key_nor_revision() {
         let (_, rest) = text.split_once("\"revision\":").unwrap();
         rest.split(',').next().unwrap().to_owned()
     };
-    assert!(other.mutex("a").try_lock().await.unwrap().is_none());
+    assert!(try_lock(&other, "a").await.is_none());
     assert!(other.rwlock("b").try_read().await.unwrap().is_none());
     assert!(
         other
@@ -66,35 +66,9 @@ async fn a_try_in_vain_leaves_neither_key_nor_revision() {
 }
 
 #[testbed::test]
-async fn locks_below_a_lock_are_not_in_its_way() {
-    let (_folder, etcd) = cluster(1);
-    let (one, other) = (
-        session(&etcd.url(), "ttl=10s").await,
-        session(&etcd.url(), "ttl=10s").await,
-    );
-    let mut below = Vec::new();
-    // More than are looked at in passing.
-    for number in 0..20 {
-        below.push(lock(&one, &format!("a/{number:x}")).await);
-    }
-    let tried = other.mutex("a").try_lock().await.unwrap();
-    tried.expect("nobody has it").release().await.unwrap();
-    let guard = lock(&other, "a").await;
-    assert!(one.mutex("a").try_lock().await.unwrap().is_none());
-    let waiting = super::wait_for_lock(&one, "a");
-    super::queue_of(&inspector(&etcd.url()).await, "a", 2).await;
-    guard.release().await.unwrap();
-    waiting.await.unwrap().release().await.unwrap();
-    let reader = other.rwlock("a").read().await.unwrap();
-    let tried = one.rwlock("a").try_read().await.unwrap();
-    assert!(tried.is_some());
-    reader.release().await.unwrap();
-}
-
-#[testbed::test]
 async fn a_key_that_is_no_claim_is_told_of() {
-    let (_folder, etcd) = cluster(1);
-    let session = session(&etcd.url(), "ttl=10s").await;
+    let etcd = ONE.take();
+    let session = session(&etcd.url(), "ttl=20s").await;
     etcd.ctl(&["put", "a/notes", "x"]);
     for error in [
         session.mutex("a").lock().await.unwrap_err(),
@@ -110,23 +84,9 @@ async fn a_key_that_is_no_claim_is_told_of() {
 }
 
 #[testbed::test]
-async fn what_is_no_memo_is_not_taken_for_none() {
-    let (_folder, etcd) = cluster(1);
-    let session = session(&etcd.url(), "ttl=10s").await;
-    etcd.ctl(&["put", "leasehold/memo/a", "by hand"]);
-    let error = session.memo("a").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    // The holder may write over it.
-    let guard = lock(&session, "a").await;
-    guard.write_memo("ours").await.unwrap();
-    let memo = session.memo("a").await.unwrap().memo.unwrap();
-    assert_eq!(memo.text(), "ours");
-}
-
-#[testbed::test]
 async fn a_name_of_ours_is_refused() {
-    let (_folder, etcd) = cluster(1);
-    let session = session(&etcd.url(), "ttl=10s").await;
+    let etcd = ONE.take();
+    let session = session(&etcd.url(), "ttl=20s").await;
     let error = session.mutex("leasehold/inbox").lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Usage);
     let noted = lock(&session, "noted").await;
@@ -143,7 +103,7 @@ async fn a_name_of_ours_is_refused() {
 
 #[testbed::test]
 async fn a_memo_outlives_a_lease_that_was_revoked_under_it() {
-    let (_folder, etcd) = cluster(1);
+    let etcd = ONE.take();
     let session = session(&etcd.url(), "ttl=1h").await;
     let guard = lock(&session, "ledger").await;
     let hour = std::time::Duration::from_secs(3600);

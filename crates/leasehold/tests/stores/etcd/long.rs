@@ -1,6 +1,6 @@
 //! A queue so long that nobody reads all of it to come into it.
 
-use super::{cluster, inspector, lock, queue_of, session, wait_for_lock};
+use super::{ONE, inspector, lock, queue_of, session, try_lock, wait_for_lock};
 use testbed::wait_for;
 
 /// More than are read to find whom one comes after.
@@ -8,7 +8,7 @@ const CROWD: u32 = 250;
 
 #[testbed::test]
 async fn behind_a_long_queue_everybody_has_a_turn_in_order() {
-    let (_folder, etcd) = cluster(1);
+    let etcd = ONE.take();
     let crowd = leasehold::bare_etcd(&etcd.url()).await.unwrap();
     crowd.crowd("ledger", CROWD).await.unwrap();
     let inspector = inspector(&etcd.url()).await;
@@ -21,7 +21,7 @@ async fn behind_a_long_queue_everybody_has_a_turn_in_order() {
         queue_of(&inspector, "ledger", CROWD as usize + number).await;
     }
     let trying = session(&etcd.url(), "ttl=20s").await;
-    assert!(trying.mutex("ledger").try_lock().await.unwrap().is_none());
+    assert!(try_lock(&trying, "ledger").await.is_none());
     // One gives up: the one behind it wakes, and is not granted anything.
     waiting.remove(1).abort();
     queue_of(&inspector, "ledger", CROWD as usize + 3).await;
@@ -33,12 +33,12 @@ async fn behind_a_long_queue_everybody_has_a_turn_in_order() {
         let guard = waiting.await.unwrap();
         assert!(Some(guard.token()) > last);
         last = Some(guard.token());
-        assert!(trying.mutex("ledger").try_lock().await.unwrap().is_none());
+        assert!(try_lock(&trying, "ledger").await.is_none());
         guard.release().await.unwrap();
     }
     // The tail is still there, and in nobody's way.
     assert_ne!(etcd.ctl(&["get", "leasehold/tail/", "--prefix"]), "");
-    let tried = trying.mutex("ledger").try_lock().await.unwrap();
+    let tried = try_lock(&trying, "ledger").await;
     tried.expect("nobody has it").release().await.unwrap();
     let guard = lock(&trying, "ledger").await;
     guard.release().await.unwrap();
@@ -48,7 +48,7 @@ async fn behind_a_long_queue_everybody_has_a_turn_in_order() {
 /// tail, is not overtaken.
 #[testbed::test]
 async fn a_claim_that_is_not_at_the_tail_is_waited_for() {
-    let (_folder, etcd) = cluster(1);
+    let etcd = ONE.take();
     let crowd = leasehold::bare_etcd(&etcd.url()).await.unwrap();
     crowd.crowd("ledger", CROWD).await.unwrap();
     let inspector = inspector(&etcd.url()).await;

@@ -7,13 +7,13 @@ use leasehold::Name;
 use leasehold::conformance::Bench;
 use leasehold::engine::{Cause, ClaimRef, Memo, Noted, Owner, Standing, Ticket, TicketId};
 
-use super::{cluster, lock, session};
+use super::{ONE, lock, session};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[testbed::test]
 async fn those_who_write_at_the_same_time_share_a_lease() {
-    let (_folder, etcd) = cluster(1);
+    let etcd = ONE.take();
     let one = session(&etcd.url(), "ttl=20s").await;
     let mut guards = Vec::new();
     for number in 0..20 {
@@ -29,7 +29,7 @@ async fn those_who_write_at_the_same_time_share_a_lease() {
 
 #[testbed::test]
 async fn a_lease_for_a_write_that_was_refused_is_given_back() {
-    let (_folder, etcd) = cluster(1);
+    let etcd = ONE.take();
     let bench = Bench::new(&etcd.url()).await.unwrap();
     let (engine, other) = (bench.engine().await, bench.engine().await);
     let owner = Owner::seen("here", 1, "");

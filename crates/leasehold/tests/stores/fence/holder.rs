@@ -1,5 +1,6 @@
 //! A holder in a process of its own, which can be stopped.
 
+use std::any::Any;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,9 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fence::resource::Resource;
 use crate::fence::sql::place::{furnished, sqlite};
-use testbed::mysql::Mysql;
-use testbed::postgres::Postgres;
-use testbed::redis::RedisServer;
+use crate::pools;
 use testbed::s3::S3Server;
 
 const KIND: &str = "LEASEHOLD_TEST_RESOURCE";
@@ -63,32 +62,41 @@ impl Drop for Holder {
 /// Where the resource is, and what has to run for it.
 pub(crate) struct Ground {
     pub(crate) place: String,
-    _servers: (
-        Option<RedisServer>,
-        Option<Postgres>,
-        Option<S3Server>,
-        Option<Mysql>,
-    ),
+    _server: Option<Box<dyn Any>>,
 }
 
 impl Ground {
     pub(crate) async fn new(kind: &str, folder: &Path) -> Self {
         let folder = folder.join(kind);
         std::fs::create_dir(&folder).unwrap();
-        let mut servers = (None, None, None, None);
+        let mut server: Option<Box<dyn Any>> = None;
         let place = match kind {
-            "redis" => servers.0.insert(RedisServer::start(&folder, &[])).url(),
+            "redis" => {
+                let redis = pools::REDIS.take();
+                let url = redis.url();
+                server = Some(Box::new(redis));
+                url
+            }
             "postgres" => {
-                let url = servers.1.insert(Postgres::start(&folder, &[])).url();
+                let postgres = pools::POSTGRES.take();
+                let url = postgres.url();
                 furnished::<sqlx_postgres::Postgres>(&url).await;
+                server = Some(Box::new(postgres));
                 url
             }
             "mysql" => {
-                let url = servers.3.insert(Mysql::start(&folder, &[])).url();
+                let mysql = pools::MYSQL.take();
+                let url = mysql.url();
                 furnished::<sqlx_mysql::MySql>(&url).await;
+                server = Some(Box::new(mysql));
                 url
             }
-            "object" => servers.2.insert(S3Server::start()).url(),
+            "object" => {
+                let object = S3Server::start();
+                let url = object.url();
+                server = Some(Box::new(object));
+                url
+            }
             "sqlite" => {
                 let url = sqlite(&folder);
                 furnished::<sqlx_sqlite::Sqlite>(&url).await;
@@ -98,7 +106,7 @@ impl Ground {
         };
         Self {
             place,
-            _servers: servers,
+            _server: server,
         }
     }
 }
@@ -115,7 +123,7 @@ pub(crate) async fn without_a_fence_it_is_not(kind: &str) {
 /// go on: it is refused if the resource checks fences, and writes if not.
 async fn stopped(kind: &str, is_fenced: bool) {
     let folder = tempfile::tempdir().unwrap();
-    let Ground { place, _servers } = &Ground::new(kind, folder.path()).await;
+    let Ground { place, _server } = &Ground::new(kind, folder.path()).await;
     let kind = &match is_fenced {
         true => kind.to_owned(),
         false => format!("bare-{kind}"),

@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, TestRunner};
 use redis::AsyncCommands as _;
 
 use crate::fence::resource::{KEY, connect};
-use testbed::redis::RedisServer;
+use crate::pools::REDIS;
 
 fn fence(token: u64, holder: u64) -> Fence {
     Fence {
@@ -21,8 +21,7 @@ fn fence(token: u64, holder: u64) -> Fence {
 /// says it is, with tokens that are beyond what a script's numbers can hold.
 pub(crate) async fn interleavings() {
     const HIGH: u64 = (1 << 63) + 1;
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &[]);
+    let server = REDIS.take();
     let mut connection = connect(&server.url()).await;
     let fences = [
         fence(9, 1),
@@ -73,8 +72,7 @@ pub(crate) async fn interleavings() {
 
 /// A script sees only its own keys and arguments, and says what it says.
 pub(crate) async fn scripts() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &[]);
+    let server = REDIS.take();
     let mut connection = connect(&server.url()).await;
     let stock = FencedRedis::new("mark");
     let claimed = stock.claim(&mut connection, fence(7, 1)).await.unwrap();
@@ -102,8 +100,7 @@ pub(crate) async fn scripts() {
 }
 
 pub(crate) async fn bad_input() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &[]);
+    let server = REDIS.take();
     let mut connection = connect(&server.url()).await;
     let () = connection.lpush("list", 1).await.unwrap();
     let () = connection.set("text", "somebody's own").await.unwrap();

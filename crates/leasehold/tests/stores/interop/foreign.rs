@@ -16,7 +16,7 @@ pub(crate) const KEY: &str = "interop";
 
 /// Long enough for a virtual machine to start on a busy computer; much shorter
 /// than any ttl that is not meant to end.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(120);
 
 /// A ttl that does not end within a test.
 pub(crate) const NEVER: Duration = Duration::from_secs(300);

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 
 use crate::interop::foreign::{Client, KEY, NEVER, SHORT, SOON};
 use crate::interop::theirs::Case;
+use crate::pools::REDIS;
 use testbed::proxy::Proxy;
-use testbed::redis::RedisServer;
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("we_count_together", |client| Box::pin(count(client))),
@@ -31,8 +31,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 async fn count(client: Client) {
     const ROUNDS: u32 = 40;
     const EACH: u32 = 2;
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &[]);
+    let (folder, server) = (tempfile::tempdir().unwrap(), REDIS.take());
     let file = folder.path().join("number");
     std::fs::write(&file, "0").unwrap();
     let mut theirs = Vec::new();
@@ -64,8 +63,7 @@ async fn count_up(session: &Session, rounds: u32, file: &Path) {
 }
 
 async fn they_release(client: Client) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &[]);
+    let server = REDIS.take();
     let mut theirs = client.hold(&server.url(), NEVER).await;
     // It shows when we have asked; before that, a release would be no hand-over.
     let proxy = Proxy::start(server.port()).await;
@@ -89,8 +87,7 @@ async fn they_release(client: Client) {
 }
 
 async fn we_release(client: Client) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &[]);
+    let server = REDIS.take();
     let session = session(&server.url(), client, NEVER).await;
     let guard = session.mutex(KEY).lock().await.unwrap();
     let mut theirs = client.wait(&server.url()).await;
@@ -100,8 +97,7 @@ async fn we_release(client: Client) {
 }
 
 async fn they_are_killed(client: Client) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &[]);
+    let server = REDIS.take();
     let mut theirs = client.hold(&server.url(), SHORT).await;
     theirs.kill();
     let session = session(&server.url(), client, NEVER).await;
@@ -112,8 +108,7 @@ async fn they_are_killed(client: Client) {
 }
 
 async fn we_are_killed(client: Client) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &[]);
+    let server = REDIS.take();
     let url = format!("{}?layout={}", server.url(), client.layout());
     let bench = Bench::new(&url).await.unwrap();
     let mut ours = bench.peer(SHORT).await;

@@ -3,7 +3,7 @@
 use leasehold::{ErrorKind, Lost};
 
 use super::{lock, lost, mysql_with, session};
-use crate::sql::steps::refusal;
+use crate::steps::refusal;
 
 #[testbed::test]
 async fn that_memos_may_not_be_removed_is_told() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::sql::Kind;
 use crate::sql::barrier::two_inside;
-use crate::sql::steps::{heard, queue_of};
+use crate::steps::{heard, queue_of};
 
 #[testbed::test]
 async fn nobody_leaves_by_the_word_of_a_server_that_takes_no_writes() {

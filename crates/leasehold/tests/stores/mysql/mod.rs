@@ -14,8 +14,8 @@ mod terms;
 mod tied;
 mod users_pool;
 
-use crate::sql::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
 use crate::sql::{Kind, Site};
+use crate::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
 
 /// A database on the MariaDB that cases share.
 fn mysql() -> Site {

@@ -78,8 +78,7 @@ impl Place {
     fn run(how: How, slots: usize) -> Self {
         testbed::need(faketime().is_none().then_some("libfaketime"));
         let folder = tempfile::tempdir().unwrap();
-        let store = tempfile::tempdir().unwrap();
-        let server = testbed::redis::RedisServer::start(store.path(), &[]);
+        let server = crate::pools::REDIS.take();
         let mut place = Self {
             folder,
             time: Duration::ZERO,

@@ -3,7 +3,7 @@
 use leasehold::ErrorKind;
 
 use super::{lock, postgres_with, session};
-use crate::sql::steps::refusal;
+use crate::steps::refusal;
 use testbed::postgres::Postgres;
 
 #[testbed::test]

@@ -12,8 +12,8 @@ mod pooler;
 mod rule;
 mod stamps;
 
-use crate::sql::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
 use crate::sql::{Kind, Site};
+use crate::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
 
 /// A database on the server that cases share.
 fn postgres() -> Site {

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, ErrorKind, Lost, Session};
-use testbed::redis::{RedisServer, Replicated, Version};
 
-const LONG: Duration = Duration::from_secs(120);
+use crate::steps::{LONG, answered, queue_of, renewed};
+use testbed::redis::{RedisServer, Replicated, Version};
 
 async fn refused(url: &str) -> Error {
     let error = leasehold::connect(url).await.unwrap_err();
@@ -33,7 +33,7 @@ async fn a_replica_is_refused() {
 async fn a_master_that_becomes_a_replica_gives_no_locks() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), &[]);
-    let ours = session(&server, "ttl=3s&patience=1s").await;
+    let ours = session(&server, "ttl=20s&patience=1s").await;
     let guard = ours.mutex("ledger").lock().await.unwrap();
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let error = ours.mutex("other").lock().await.unwrap_err();
@@ -54,7 +54,7 @@ async fn a_master_that_becomes_a_replica_gives_no_locks() {
 async fn a_master_that_becomes_a_replica_tells_no_memos() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), &[]);
-    let ours = session(&server, "ttl=3s&patience=1s").await;
+    let ours = session(&server, "ttl=20s&patience=1s").await;
     let guard = ours.mutex("ledger").lock().await.unwrap();
     guard.write_memo("what was").await.unwrap();
     guard.release().await.unwrap();
@@ -64,7 +64,7 @@ async fn a_master_that_becomes_a_replica_tells_no_memos() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("replica"), "{error}");
     server.command(&["REPLICAOF", "NO", "ONE"]);
-    let memo = ours.memo("ledger").await.unwrap().memo.unwrap();
+    let memo = answered(|| ours.memo("ledger")).await.memo.unwrap();
     assert_eq!(memo.text(), "what was");
 }
 
@@ -117,16 +117,19 @@ async fn a_server_that_loads_its_data_is_waited_for() {
 #[testbed::test]
 async fn a_server_that_sleeps_for_less_than_a_ttl_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &["--enable-debug-command", "yes"]);
+    let server = RedisServer::start(folder.path(), &[]);
     let (ours, other) = (
-        session(&server, "ttl=10s").await,
-        session(&server, "ttl=10s").await,
+        session(&server, "ttl=20s").await,
+        session(&server, "ttl=20s").await,
     );
     let guard = ours.mutex("ledger").lock().await.unwrap();
     let mutex = other.mutex("ledger");
     let waiting = tokio::spawn(async move { mutex.lock_within(LONG).await });
-    server.command(&["DEBUG", "SLEEP", "3"]);
-    guard.check().unwrap();
+    // A renewal comes meanwhile.
+    server.stop();
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    server.resume();
+    renewed(&guard, 1).await;
     let token = guard.token();
     guard.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap().token() > token);
@@ -177,15 +180,13 @@ async fn the_oldest_and_the_newest_servers_lock() {
         let folder = tempfile::tempdir().unwrap();
         let server = RedisServer::start_version(version, folder.path(), &[]);
         let (ours, other) = (
-            session(&server, "ttl=5s").await,
-            session(&server, "ttl=5s").await,
+            session(&server, "ttl=20s").await,
+            session(&server, "ttl=20s").await,
         );
         let guard = ours.mutex("ledger").lock().await.unwrap();
         let mutex = other.mutex("ledger");
         let waiting = tokio::spawn(async move { mutex.lock_within(LONG).await });
-        while ours.inspector().queue("ledger").await.unwrap().claims.len() < 2 {
-            tokio::task::yield_now().await;
-        }
+        queue_of(&ours.inspector(), "ledger", 2).await;
         guard.release().await.unwrap();
         waiting.await.unwrap().unwrap().release().await.unwrap();
     }
@@ -196,7 +197,7 @@ async fn a_server_with_waitaof_confirms_what_is_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let options = ["--appendonly", "yes"];
     let server = RedisServer::start_version(Version::Valkey9, folder.path(), &options);
-    let ours = session(&server, "ttl=5s&durability=fsync").await;
+    let ours = session(&server, "ttl=20s&durability=fsync").await;
     let guard = ours.mutex("ledger").lock().await.unwrap();
     let calls = server.tell("INFO commandstats");
     assert!(calls.contains("cmdstat_waitaof"), "{calls}");

@@ -10,16 +10,11 @@ use futures_util::future::join_all;
 use leasehold::{ErrorKind, Guard, Lost, Mutex, Session};
 use tokio::task::{JoinSet, unconstrained};
 
+use crate::LONG;
+use crate::pools::REDIS;
 use testbed::redis::RedisServer;
 
-const LONG: Duration = Duration::from_secs(120);
 const MANY: usize = 200;
-
-fn server() -> (tempfile::TempDir, RedisServer) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = RedisServer::start(folder.path(), &[]);
-    (folder, server)
-}
 
 async fn session(server: &RedisServer) -> Session {
     let url = format!("{}?ttl=20s", server.url());
@@ -59,7 +54,7 @@ async fn nothing_is_left(session: &Session) {
 
 #[testbed::test]
 async fn free_locks_that_are_asked_for_together_are_few_commands() {
-    let (_folder, server) = server();
+    let server = REDIS.take();
     let ours = session(&server).await;
     let mutexes = mutexes(&ours, MANY);
     // The server does not answer before all have been asked for.
@@ -87,7 +82,7 @@ async fn free_locks_that_are_asked_for_together_are_few_commands() {
 
 #[testbed::test]
 async fn a_lock_that_another_has_is_waited_for_and_the_others_are_had() {
-    let (_folder, server) = server();
+    let server = REDIS.take();
     let (ours, other) = (session(&server).await, session(&server).await);
     let held = other.mutex("job/7").lock().await.unwrap();
     let mutexes = mutexes(&ours, 20);
@@ -121,7 +116,7 @@ async fn a_lock_that_another_has_is_waited_for_and_the_others_are_had() {
 
 #[testbed::test]
 async fn what_is_wrong_with_one_is_told_to_its_caller_alone() {
-    let (_folder, server) = server();
+    let server = REDIS.take();
     let ours = session(&server).await;
     server.tell("SET lh:{job/7} theirs");
     for (number, locked) in lock_all(&mutexes(&ours, 20)).await.into_iter().enumerate() {
@@ -134,7 +129,7 @@ async fn what_is_wrong_with_one_is_told_to_its_caller_alone() {
 
 #[testbed::test]
 async fn whoever_gives_up_before_it_is_sent_leaves_nothing() {
-    let (_folder, server) = server();
+    let server = REDIS.take();
     let ours = session(&server).await;
     let mutexes = mutexes(&ours, 20);
     server.stop();
@@ -163,7 +158,7 @@ async fn whoever_gives_up_before_it_is_sent_leaves_nothing() {
 
 #[testbed::test]
 async fn a_task_that_looks_elsewhere_holds_up_nobody() {
-    let (_folder, server) = server();
+    let server = REDIS.take();
     let ours = session(&server).await;
     let mutexes = mutexes(&ours, 20);
     server.stop();
@@ -183,7 +178,7 @@ async fn a_task_that_looks_elsewhere_holds_up_nobody() {
 
 #[testbed::test]
 async fn scripts_that_the_server_forgot_are_taught_again() {
-    let (_folder, server) = server();
+    let server = REDIS.take();
     let ours = session(&server).await;
     for _ in 0..3 {
         server.tell("SCRIPT FLUSH");
@@ -200,7 +195,7 @@ async fn scripts_that_the_server_forgot_are_taught_again() {
 
 #[testbed::test]
 async fn a_session_that_closes_leaves_nothing_that_is_still_on_its_way() {
-    let (_folder, server) = server();
+    let server = REDIS.take();
     let (ours, other) = (session(&server).await, session(&server).await);
     let mutexes = mutexes(&ours, MANY);
     server.stop();
@@ -227,7 +222,7 @@ async fn a_session_that_closes_leaves_nothing_that_is_still_on_its_way() {
 
 #[testbed::test]
 async fn units_of_a_semaphore_go_in_the_order_in_which_they_were_asked_for() {
-    let (_folder, server) = server();
+    let server = REDIS.take();
     let (ours, other) = (session(&server).await, session(&server).await);
     let all = other.semaphore("units", 2).acquire_many(2).await.unwrap();
     let free = mutexes(&ours, 20);
@@ -262,7 +257,7 @@ async fn units_of_a_semaphore_go_in_the_order_in_which_they_were_asked_for() {
 /// of the other party.
 #[testbed::test]
 async fn a_task_that_keeps_its_thread_holds_up_no_other_party() {
-    let (_folder, server) = server();
+    let server = REDIS.take();
     let session = session(&server).await;
     let (cycles, is_over) = (
         Arc::new(AtomicUsize::new(0)),

@@ -6,12 +6,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU16, AtomicUsize};
 use std::time::Duration;
 
+use crate::steps::{LONG, try_lock};
 use leasehold::Session;
 use testbed::redis::{RedisServer, Replicated};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::RwLock;
-
-const LONG: Duration = Duration::from_secs(120);
 
 /// An address of its own that leads to a server. What is connected stays so.
 struct Detour {
@@ -79,7 +78,7 @@ async fn what_another_server_confirms_does_not_count() {
         let guard = ours.mutex(layout).lock_within(LONG).await.unwrap();
         let url = format!("{}?ttl=20s&layout={layout}", new.url());
         let other = leasehold::connect(&url).await.unwrap();
-        let taken = other.mutex(layout).try_lock().await.unwrap();
+        let taken = try_lock(&other, layout).await;
         assert!(taken.is_none(), "{layout}: the lock is held twice");
         guard.release().await.unwrap();
     }

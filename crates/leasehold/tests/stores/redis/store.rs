@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::pools::REDIS;
+use crate::steps::{LONG, answered, queue_of, try_lock};
 use leasehold::conformance::Bench;
 use leasehold::engine::{
     Cause, ClaimRef, Engine, LeaseId, Owner, Standing, Ticket, TicketId, Withdrawn,
@@ -21,7 +23,7 @@ fn server(options: &[&str]) -> (tempfile::TempDir, RedisServer) {
 }
 
 async fn session(server: &RedisServer) -> Session {
-    leasehold::connect(&format!("{}?ttl=3s", server.url()))
+    leasehold::connect(&format!("{}?ttl=20s", server.url()))
         .await
         .unwrap()
 }
@@ -140,7 +142,7 @@ impl Model {
 
 #[testbed::test]
 async fn the_scripts_give_the_verdicts_of_the_rule() {
-    let (_folder, server) = server(&[]);
+    let server = REDIS.take();
     let engine = Bench::new(&server.url()).await.unwrap().engine().await;
     let lease = engine
         .open(&Owner::new("rule"), Duration::from_secs(60))
@@ -189,7 +191,7 @@ fn scripts_run(server: &RedisServer) -> u64 {
 #[testbed::test]
 async fn a_hand_over_is_two_commands_however_many_wait() {
     const WAITERS: u32 = 50;
-    let (_folder, server) = server(&[]);
+    let server = REDIS.take();
     let url = format!("{}?ttl=60s", server.url());
     let holder = leasehold::connect(&url).await.unwrap();
     let inspector = holder.inspector();
@@ -197,9 +199,7 @@ async fn a_hand_over_is_two_commands_however_many_wait() {
     let first = holder.mutex("hot").lock().await.unwrap();
     let other = leasehold::connect(&url).await.unwrap();
     let second = tokio::spawn(async move { other.mutex("hot").lock().await.map(drop) });
-    while inspector.queue("hot").await.unwrap().claims.len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    queue_of(&inspector, "hot", 2).await;
     first.release().await.unwrap();
     second.await.unwrap().unwrap();
     let mut fewest = u64::MAX;
@@ -230,9 +230,7 @@ async fn scripts_of_hand_overs(server: &RedisServer, holder: &Session, waiters: 
                 .unwrap();
             session
         }));
-        while inspector.queue("hot").await.unwrap().claims.len() < number as usize + 2 {
-            tokio::task::yield_now().await;
-        }
+        queue_of(&inspector, "hot", number as usize + 2).await;
     }
     let before = scripts_run(server);
     guard.release().await.unwrap();
@@ -245,13 +243,11 @@ async fn scripts_of_hand_overs(server: &RedisServer, holder: &Session, waiters: 
 
 #[testbed::test]
 async fn a_server_that_forgets_its_keys_ends_holds_and_keeps_tokens_growing() {
-    let (_folder, server) = server(&[]);
+    let server = REDIS.take();
     let (a, b) = (session(&server).await, session(&server).await);
     let guard = a.mutex("x").lock().await.unwrap();
     let waiting = tokio::spawn(async move { b.mutex("x").lock().await.map(|guard| (b, guard)) });
-    while a.inspector().queue("x").await.unwrap().claims.len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    queue_of(&a.inspector(), "x", 2).await;
     server.tell("FLUSHALL");
     assert_eq!(guard.lost().await, Lost::Gone);
     let (_b, next) = waiting.await.unwrap().unwrap();
@@ -260,16 +256,14 @@ async fn a_server_that_forgets_its_keys_ends_holds_and_keeps_tokens_growing() {
 
 #[testbed::test]
 async fn nobody_leaves_a_barrier_by_the_word_of_a_server_that_forgot_who_is_inside() {
-    let (_folder, server) = server(&[]);
+    let server = REDIS.take();
     // Nothing is renewed before this test is over.
     let url = format!("{}?ttl=1h", server.url());
     let (a, b) = tokio::try_join!(leasehold::connect(&url), leasehold::connect(&url)).unwrap();
     let (one, other) = (a.barrier("x", 2), b.barrier("x", 2));
     let (one, _other) = tokio::try_join!(one.enter(), other.enter()).unwrap();
     let leaving = tokio::spawn(one.leave());
-    while a.inspector().queue("x").await.unwrap().claims.len() > 1 {
-        tokio::task::yield_now().await;
-    }
+    queue_of(&a.inspector(), "x", 1).await;
     server.tell("FLUSHALL");
     let error = leaving.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Lost::Gone), "{error}");
@@ -277,7 +271,7 @@ async fn nobody_leaves_a_barrier_by_the_word_of_a_server_that_forgot_who_is_insi
 
 #[testbed::test]
 async fn lost_scripts_and_connections_lose_no_lock() {
-    let (_folder, server) = server(&[]);
+    let server = REDIS.take();
     let url = format!("{}?ttl=30s", server.url());
     let mut quickest = Duration::MAX;
     for _ in 0..5 {
@@ -288,9 +282,7 @@ async fn lost_scripts_and_connections_lose_no_lock() {
         let guard = a.mutex("x").lock().await.unwrap();
         let waiting =
             tokio::spawn(async move { b.mutex("x").lock().await.map(|guard| (b, guard)) });
-        while a.inspector().queue("x").await.unwrap().claims.len() < 2 {
-            tokio::task::yield_now().await;
-        }
+        queue_of(&a.inspector(), "x", 2).await;
         server.tell("SCRIPT FLUSH");
         server.tell("CLIENT KILL TYPE normal");
         server.tell("CLIENT KILL TYPE pubsub");
@@ -316,9 +308,7 @@ async fn a_restart_with_a_log_keeps_the_hold_and_the_queue() {
     );
     let guard = a.mutex("x").lock().await.unwrap();
     let waiting = tokio::spawn(async move { b.mutex("x").lock().await.map(|guard| (b, guard)) });
-    while a.inspector().queue("x").await.unwrap().claims.len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    queue_of(&a.inspector(), "x", 2).await;
     tokio::task::block_in_place(|| server.restart());
     guard.check().unwrap();
     let token = guard.token();
@@ -355,7 +345,7 @@ async fn bad_servers_are_refused_in_one_clear_line() {
 
 #[testbed::test]
 async fn a_key_of_somebody_else_is_named() {
-    let (_folder, server) = server(&[]);
+    let server = REDIS.take();
     server.tell("SET lh:{x} theirs");
     let error = session(&server).await.mutex("x").lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
@@ -364,7 +354,7 @@ async fn a_key_of_somebody_else_is_named() {
 
 #[testbed::test]
 async fn several_free_locks_are_one_command() {
-    let (_folder, server) = server(&[]);
+    let server = REDIS.take();
     let ours = session(&server).await;
     let names = ["a", "b", "c", "d"];
     ours.lock_all(names)
@@ -374,17 +364,25 @@ async fn several_free_locks_are_one_command() {
         .release()
         .await
         .unwrap();
-    let before = scripts_run(&server);
+    // A busy machine makes a command that is sent again, but not each time.
+    let mut fewest = u64::MAX;
+    for _ in 0..5 {
+        let before = scripts_run(&server);
+        let guards = ours.lock_all(names).lock().await.unwrap();
+        fewest = fewest.min(scripts_run(&server) - before);
+        guards.release().await.unwrap();
+    }
+    assert_eq!(fewest, 1);
     let guards = ours.lock_all(names).lock().await.unwrap();
-    assert_eq!(scripts_run(&server) - before, 1);
     // One that is held keeps the others free.
     let other = session(&server).await;
-    let taken = other.lock_all(["d", "e"]).try_lock().await.unwrap();
-    assert!(taken.is_none());
-    assert!(other.mutex("e").try_lock().await.unwrap().is_some());
+    let both = other.lock_all(["d", "e"]);
+    assert!(answered(|| both.try_lock()).await.is_none());
+    assert!(try_lock(&other, "e").await.is_some());
     let tokens: Vec<_> = guards.iter().map(leasehold::Guard::token).collect();
     guards.release().await.unwrap();
-    let guards = other.lock_all(names).try_lock().await.unwrap().unwrap();
+    let all = other.lock_all(names);
+    let guards = answered(|| all.try_lock()).await.unwrap();
     let grown = guards
         .iter()
         .zip(tokens)
@@ -394,7 +392,7 @@ async fn several_free_locks_are_one_command() {
 
 #[testbed::test]
 async fn a_lock_whose_holder_died_is_free_for_several_too() {
-    let (_folder, server) = server(&[]);
+    let server = REDIS.take();
     let engine = Bench::new(&format!("{}?ttl=1s", server.url()))
         .await
         .unwrap();
@@ -408,9 +406,10 @@ async fn a_lock_whose_holder_died_is_free_for_several_too() {
         .unwrap();
     // Nobody renews it.
     let ours = session(&server).await;
-    let guards = tokio::time::timeout(Duration::from_secs(10), async {
+    let both = ours.lock_all(["a", "b"]);
+    let guards = tokio::time::timeout(LONG, async {
         loop {
-            if let Some(guards) = ours.lock_all(["a", "b"]).try_lock().await.unwrap() {
+            if let Some(guards) = answered(|| both.try_lock()).await {
                 return guards;
             }
             tokio::task::yield_now().await;

@@ -3,27 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, Guard, Lost, Session};
+use crate::steps::{LONG, answered, inspector, lock, lost, queue_of, session, try_lock};
+use leasehold::{ErrorKind, Guard, Lost};
 use testbed::redis::{Cluster, RedisServer, Replicated, Sentinel};
 use testbed::tls::Certificates;
-
-const LONG: Duration = Duration::from_secs(120);
-
-async fn session(url: &str, options: &str) -> Session {
-    leasehold::connect(&format!("{url}?{options}"))
-        .await
-        .unwrap()
-}
-
-async fn lock(session: &Session, name: &str) -> Guard {
-    session.mutex(name).lock_within(LONG).await.unwrap()
-}
-
-async fn lost(guard: &Guard) -> Lost {
-    tokio::time::timeout(LONG, guard.lost())
-        .await
-        .expect("it is told")
-}
 
 #[testbed::test]
 async fn a_hold_that_replicas_confirmed_survives_a_failover() {
@@ -37,7 +20,7 @@ async fn a_hold_that_replicas_confirmed_survives_a_failover() {
     sentinel.wait_for_new_primary();
     // One of two replicas is the primary now, so one is all there is.
     let newcomer = session(&sentinel.url(), "ttl=20s").await;
-    assert!(newcomer.mutex("ledger").try_lock().await.unwrap().is_none());
+    assert!(try_lock(&newcomer, "ledger").await.is_none());
     guard.check().unwrap();
     let token = guard.token();
     sentinel.restart_killed();
@@ -93,7 +76,7 @@ async fn a_master_that_was_replaced_while_it_stood_still_is_left_at_once() {
     sentinel.primary().stop();
     sentinel.wait_for_other_primary(&[old]);
     let url = sentinel.url();
-    let inspector = leasehold::inspect(&url).await.unwrap();
+    let inspector = inspector(&url).await;
     inspector.evict("ledger", "operator", "test").await.unwrap();
     // Only the new master tells.
     assert_eq!(lost(&guard).await, Lost::Evicted);
@@ -103,11 +86,11 @@ async fn a_master_that_was_replaced_while_it_stood_still_is_left_at_once() {
 async fn a_lock_that_no_replica_confirms_is_not_given() {
     let folder = tempfile::tempdir().unwrap();
     let servers = Replicated::start(folder.path(), 1, &[]);
-    let ours = session(&servers.url(), "ttl=5s&durability=replicas:1").await;
+    let ours = session(&servers.url(), "ttl=20s&durability=replicas:1").await;
     lock(&ours, "ledger").await.release().await.unwrap();
     servers.replicas()[0].stop();
     let mutex = ours.mutex("ledger");
-    let error = mutex.lock_within(Duration::from_secs(2)).await.unwrap_err();
+    let error = mutex.lock_within(Duration::from_secs(6)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
     servers.replicas()[0].resume();
@@ -131,11 +114,9 @@ async fn nobody_leaves_a_barrier_by_the_word_of_a_master_without_its_witness() {
     }
     let (_one, first) = members.remove(0).await.unwrap();
     let (_other, _second) = members.remove(0).await.unwrap();
-    let inspector = leasehold::inspect(&servers.url()).await.unwrap();
+    let inspector = inspector(&servers.url()).await;
     let leaving = tokio::spawn(first.leave());
-    while inspector.queue("load/test").await.unwrap().claims.len() != 1 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    queue_of(&inspector, "load/test", 1).await;
     servers.replicas()[0].stop();
     // As one that was replaced and does not know who has come since.
     servers.primary().command(&["FLUSHALL"]);
@@ -235,21 +216,19 @@ async fn locks_move_with_their_slot() {
     let guard = lock(&ours, "ledger").await;
     let mutex = other.mutex("ledger");
     let waiting = tokio::spawn(async move { mutex.lock_within(LONG).await });
-    let queued = || async { ours.inspector().queue("ledger").await.unwrap().claims.len() };
-    while queued().await < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let inspector = ours.inspector();
+    queue_of(&inspector, "ledger", 2).await;
     // Whoever asks while the slot moves gets its answer after that.
     cluster.begin_move(slot, from, to);
     let looking = {
-        let inspector = ours.inspector();
-        tokio::spawn(async move { inspector.queue("ledger").await })
+        let inspector = inspector.clone();
+        tokio::spawn(async move { answered(|| inspector.queue("ledger")).await })
     };
     cluster.move_keys(slot, from, to);
     guard.check().unwrap();
     cluster.finish_move(slot, to);
-    assert_eq!(looking.await.unwrap().unwrap().claims.len(), 2);
-    assert_eq!(queued().await, 2);
+    assert_eq!(looking.await.unwrap().claims.len(), 2);
+    queue_of(&inspector, "ledger", 2).await;
     crate::renewed(&guard, 1).await;
     let token = guard.token();
     guard.release().await.unwrap();
@@ -269,9 +248,7 @@ async fn nobody_leaves_a_barrier_by_the_word_of_a_master_that_forgot_who_is_insi
         let (one, other) = (a.barrier(name, 2), b.barrier(name, 2));
         let (one, _other) = tokio::try_join!(one.enter(), other.enter()).unwrap();
         let leaving = tokio::spawn(one.leave());
-        while a.inspector().queue(name).await.unwrap().claims.len() > 1 {
-            tokio::task::yield_now().await;
-        }
+        queue_of(&a.inspector(), name, 1).await;
         let master = cluster.owner(cluster.slot(&format!("lh:{{{name}}}")));
         cluster.servers[master].command(&["FLUSHALL"]);
         let error = leaving.await.unwrap().unwrap_err();
@@ -291,9 +268,7 @@ async fn a_cluster_that_loses_a_master_goes_on_with_its_replica() {
     cluster.wait_for_new_owner(slot, owner);
     let newcomer = session(&cluster.url(), "ttl=30s").await;
     // The newcomer may come before all nodes know of the new master.
-    let mutex = newcomer.mutex("ledger");
-    let busy = mutex.lock_within(Duration::from_secs(5)).await.unwrap_err();
-    assert_eq!(busy.kind(), ErrorKind::TimedOut, "{busy}");
+    assert!(try_lock(&newcomer, "ledger").await.is_none());
     guard.check().unwrap();
     let token = guard.token();
     guard.release().await.unwrap();
@@ -304,7 +279,7 @@ async fn a_cluster_that_loses_a_master_goes_on_with_its_replica() {
 async fn a_master_that_hangs_does_not_hide_who_took_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = Cluster::start_with_replicas(folder.path());
-    let ours = session(&cluster.url(), "ttl=3s").await;
+    let ours = session(&cluster.url(), "ttl=20s").await;
     // The one that would be asked first, if they were asked in turn.
     let masters = &cluster.servers[..3];
     let first = (0..3).min_by_key(|&number| masters[number].port().to_string());
@@ -358,9 +333,9 @@ async fn a_socket_file_is_as_good_as_a_port() {
     let ours = session(&server.url(), "db=3").await;
     let guard = lock(&ours, "ledger").await;
     let same = session(&server.url(), "db=3").await;
-    assert!(same.mutex("ledger").try_lock().await.unwrap().is_none());
+    assert!(try_lock(&same, "ledger").await.is_none());
     let another = session(&server.url(), "db=4").await;
-    assert!(another.mutex("ledger").try_lock().await.unwrap().is_some());
+    assert!(try_lock(&another, "ledger").await.is_some());
     guard.release().await.unwrap();
     let error = leasehold::connect("unix:/nowhere/redis.sock")
         .await

@@ -48,7 +48,7 @@ fn add_user(scene: &Scene, without: &[&str]) -> String {
     scene.tell_all(&words);
     let places = (0..scene.fleet.servers.len()).map(|node| scene.node(node));
     let places: Vec<_> = places.map(|place| format!("ann:secret@{place}")).collect();
-    format!("redlock://{}?ttl=3s", places.join(","))
+    format!("redlock://{}?ttl=20s", places.join(","))
 }
 
 /// Everything that sessions and operators do.

@@ -107,7 +107,7 @@ async fn nodes_of_different_versions_lock_together() {
     let old = RedisServer::start_version(Version::Redis6, folders[0].path(), &[]);
     let new = RedisServer::start_version(Version::Valkey9, folders[1].path(), &[]);
     let others = format!("{},{}", old.url(), new.url());
-    let url = format!("{},{others}?ttl=10s", scene.fleet.url());
+    let url = format!("{},{others}?ttl=20s", scene.fleet.url());
     let session = leasehold::connect(&url).await.unwrap();
     let first = session.mutex("ledger").lock().await.unwrap();
     let token = first.token();

@@ -5,6 +5,7 @@ use leasehold::Lost;
 use leasehold::fence::Fence;
 
 use crate::redlock::scene::{LONG, until, within};
+use crate::steps::try_lock;
 use testbed::redis::{Fleet, RedisServer};
 
 const HOUR: i64 = 60 * 60 * 1000;
@@ -46,7 +47,7 @@ async fn clocks_that_jump_ahead_make_two_believers_and_no_stale_write() {
     fleet.servers[0].set_ahead(HOUR);
     fleet.servers[1].set_ahead(HOUR);
     for _ in 0..3 {
-        let guard = theirs.mutex("ledger").try_lock().await.unwrap();
+        let guard = try_lock(&theirs, "ledger").await;
         assert!(guard.is_none(), "three of five nodes have it");
     }
     fleet.servers[2].set_ahead(HOUR);
@@ -65,7 +66,8 @@ async fn clocks_that_jump_ahead_make_two_believers_and_no_stale_write() {
 #[testbed::test]
 async fn clocks_that_are_set_back_keep_a_lock_longer_and_grant_nothing_twice() {
     let (_folder, fleet) = fleet();
-    let url = format!("{}?ttl=3s", fleet.url());
+    const TTL: i64 = 20_000;
+    let url = format!("{}?ttl=20s", fleet.url());
     let ours = leasehold::connect(&url).await.unwrap();
     let theirs = leasehold::connect(&url).await.unwrap();
     let first = ours.mutex("ledger").lock().await.unwrap();
@@ -74,15 +76,14 @@ async fn clocks_that_are_set_back_keep_a_lock_longer_and_grant_nothing_twice() {
         .iter()
         .for_each(|node| node.set_ahead(-HOUR));
     let left = |node: usize| -> i64 { fleet.servers[node].tell("PTTL ledger").parse().unwrap() };
-    assert!(left(0) > HOUR - 3000 && left(1) > HOUR - 3000 && left(2) > HOUR - 3000);
-    let theirs = theirs.mutex("ledger");
-    assert!(theirs.try_lock().await.unwrap().is_none());
+    assert!(left(0) > HOUR - TTL && left(1) > HOUR - TTL && left(2) > HOUR - TTL);
+    assert!(try_lock(&theirs, "ledger").await.is_none());
     // The next renewal puts it right.
     until("be renewed by the clocks as they are", || {
-        (0..3).all(|node| left(node) <= 3000)
+        (0..3).all(|node| left(node) <= TTL)
     })
     .await;
-    assert!(theirs.try_lock().await.unwrap().is_none());
+    assert!(try_lock(&theirs, "ledger").await.is_none());
     first.check().unwrap();
     first.release().await.unwrap();
     let is_free = |node: &RedisServer| node.tell("EXISTS ledger") == "0";
@@ -100,8 +101,8 @@ async fn clocks_that_are_set_back_keep_a_lock_longer_and_grant_nothing_twice() {
         left(3) < 0 && left(4) < 0
     })
     .await;
-    assert!(theirs.try_lock().await.unwrap().is_none());
+    assert!(try_lock(&theirs, "ledger").await.is_none());
     fleet.servers[0].set_ahead(0);
-    let second = theirs.lock_within(LONG).await.unwrap();
+    let second = theirs.mutex("ledger").lock_within(LONG).await.unwrap();
     assert!(second.token() > token);
 }

@@ -11,10 +11,10 @@ const NODES: usize = 5;
 const NAME: &str = "jobs/nightly";
 
 /// Nothing is gone because its ttl is over: it is longer than any wait here.
-const OPTIONS: &str = "ttl=60s&node_timeout=150ms";
+const OPTIONS: &str = "ttl=60s&node_timeout=500ms";
 const CLEAN_WITHIN: Duration = LONG;
-/// Two rounds and the giving back, each within the limit of a node, would be half a second;
-/// without that limit an attempt would last for a ttl.
+/// Two rounds and the giving back, each within the limit of a node, would be a second and
+/// a half; without that limit an attempt would last for a ttl.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 
 /// The subsets, each one node apart from the one before.
@@ -262,7 +262,7 @@ async fn slow(delay: Duration, must_count: bool) {
 
 #[testbed::test]
 async fn nodes_that_are_too_slow() {
-    slow(Duration::from_millis(250), false).await;
+    slow(Duration::from_millis(800), false).await;
 }
 
 #[testbed::test]

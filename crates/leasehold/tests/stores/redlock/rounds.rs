@@ -6,6 +6,8 @@ use leasehold::{Session, Token};
 use crate::redlock::scene::{Scene, until, within};
 use testbed::redis::text;
 
+// A node of a busy machine has long to answer, lest it is asked again.
+
 /// Five nodes are asked, and told afterwards.
 const ONE_ROUND: u64 = 10;
 /// Those that granted are asked once more.
@@ -41,7 +43,7 @@ async fn cycle(scene: &Scene, session: &Session, name: &str, expected: u64) -> T
 #[testbed::test]
 async fn from_the_second_grant_on_one_round_is_enough() {
     let scene = Scene::start(5, &[]);
-    let session = scene.session("ttl=60s").await;
+    let session = scene.session("ttl=60s&node_timeout=5s").await;
     let mut last = cycle(&scene, &session, "ledger", TWO_ROUNDS).await;
     for round in 0..20 {
         // Nobody has taken the second one before: its counter is the greatest there is.
@@ -56,8 +58,8 @@ async fn from_the_second_grant_on_one_round_is_enough() {
 #[testbed::test]
 async fn a_guess_that_another_session_overtook_costs_a_second_round_and_no_order() {
     let scene = Scene::start(5, &[]);
-    let ann = scene.session("ttl=60s").await;
-    let bob = scene.session("ttl=60s").await;
+    let ann = scene.session("ttl=60s&node_timeout=5s").await;
+    let bob = scene.session("ttl=60s&node_timeout=5s").await;
     let mut tokens = vec![
         cycle(&scene, &ann, "ledger", TWO_ROUNDS).await,
         cycle(&scene, &ann, "ledger", ONE_ROUND).await,
@@ -82,8 +84,8 @@ async fn a_guess_that_another_session_overtook_costs_a_second_round_and_no_order
 #[testbed::test]
 async fn a_session_without_tokens_does_not_spoil_the_guess() {
     let scene = Scene::start(5, &[]);
-    let ann = scene.session("ttl=60s").await;
-    let bob = scene.session("ttl=60s&tokens=off").await;
+    let ann = scene.session("ttl=60s&node_timeout=5s").await;
+    let bob = scene.session("ttl=60s&node_timeout=5s&tokens=off").await;
     let first = cycle(&scene, &ann, "ledger", TWO_ROUNDS).await;
     cycle(&scene, &bob, "ledger", ONE_ROUND).await;
     let second = cycle(&scene, &ann, "ledger", ONE_ROUND).await;
@@ -95,7 +97,7 @@ async fn a_session_without_tokens_does_not_spoil_the_guess() {
 #[testbed::test]
 async fn a_token_is_above_what_any_majority_knows_whatever_was_guessed() {
     let scene = Scene::start(5, &[]);
-    let session = scene.session("ttl=60s").await;
+    let session = scene.session("ttl=60s&node_timeout=5s").await;
     let mutex = session.mutex("ledger");
     for ahead in 0..=5 {
         let guard = within("lock", mutex.lock()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::Session;
+use leasehold::{Guard, Mutex, Session};
 use redis::Value;
 use tempfile::TempDir;
 
@@ -84,4 +84,16 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(LONG, work).await;
     done.unwrap_or_else(|_| panic!("{what}: not within {LONG:?}"))
+}
+
+/// The lock, which nobody has. A node of a busy machine may answer too late to count; what
+/// is left on one, if anything, is there for longer than this waits.
+pub(crate) async fn free(mutex: &Mutex) -> Guard {
+    let deadline = Instant::now() + LONG / 3;
+    loop {
+        match mutex.try_lock().await {
+            Ok(Some(guard)) => return guard,
+            tried => assert!(Instant::now() < deadline, "{tried:?}"),
+        }
+    }
 }

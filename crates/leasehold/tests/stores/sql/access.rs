@@ -2,8 +2,8 @@
 
 use leasehold::{ErrorKind, Name, mysql, postgres};
 
-use super::steps::{heard, inspector, lock, refusal, session, wait_for_lock};
 use super::{Kind, Site};
+use crate::steps::{heard, inspector, lock, refusal, session, wait_for_lock};
 
 cases! {
     a_user_without_the_right_to_make_tables_needs_somebody_who_has_it,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use leasehold::{Entered, Session};
 
-use super::steps::{heard, queue_of};
 use super::{Kind, Site};
+use crate::steps::{heard, queue_of};
 
 cases! {
     nobody_is_taken_for_gone_by_a_server_that_was_replaced,

@@ -1,7 +1,7 @@
 //! What requests cost the server.
 
 use super::Kind;
-use super::steps::lock;
+use crate::steps::lock;
 
 cases! {
     a_failed_try_writes_nothing_and_a_session_has_few_connections,

@@ -1,7 +1,7 @@
 //! What a server sets for every transaction does not reach ours.
 
 use super::Kind;
-use super::steps::{heard, lock, wait_for_lock};
+use crate::steps::{heard, lock, wait_for_lock};
 
 cases! {
     time_limits_of_the_server_do_not_reach_us,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use leasehold::{Guard, Lost};
 use tokio::task::JoinHandle;
 
-use super::steps::{heard, lock, lost, queue_of, wait_for_lock};
 use super::{Kind, Site};
+use crate::steps::{heard, lock, lost, queue_of, wait_for_lock};
 
 cases! {
     a_hold_and_a_wait_survive_the_end_of_every_connection,

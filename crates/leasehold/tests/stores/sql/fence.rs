@@ -7,8 +7,8 @@ use sqlx_core::pool::Pool;
 use tokio::time::timeout;
 
 use super::client::{self, Client};
-use super::steps::{LONG, heard, lock, queue_of, session, wait_for_lock};
 use super::{Kind, Site};
+use crate::steps::{LONG, heard, lock, queue_of, session, wait_for_lock};
 
 cases! {
     ; clients:

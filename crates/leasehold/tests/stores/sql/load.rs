@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use testbed::times;
 
 use super::Kind;
-use super::steps::{LONG, lock};
+use crate::steps::{LONG, lock};
 
 cases! {
     twelve_clients_on_two_hundred_names_do_not_deadlock,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use leasehold::{ErrorKind, Session};
 use testbed::wait_for;
 
-use super::steps::{LONG, heard, lock, queue_of, wait_for_lock};
 use super::way::{FAULTS, Fault, Way};
 use super::{Kind, Site};
+use crate::steps::{LONG, heard, lock, queue_of, wait_for_lock};
 
 cases! {
     a_lost_enqueue_or_withdrawal_leaves_one_claim_or_none,

@@ -6,7 +6,7 @@ use leasehold::Session;
 use testbed::wait_for;
 
 use super::Kind;
-use super::steps::{heard, lock};
+use crate::steps::{heard, lock};
 
 cases! {
     memos_that_have_ended_are_removed_by_writers_that_do_not_wait_for_each_other,

@@ -38,7 +38,6 @@ mod lossy;
 mod memos;
 mod server;
 mod standby;
-pub(crate) mod steps;
 mod tls;
 mod users_pool;
 pub(crate) mod way;

@@ -11,8 +11,8 @@ use testbed::mysql::{DATABASE, Flavor, Mysql};
 use testbed::postgres::{Postgres, SUPERUSER};
 use testbed::{Placed, Shared, wait_for};
 
-use super::steps;
 use super::way::Way;
+use crate::steps;
 
 /// Whose server it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use leasehold::conformance::Bench;
 use testbed::wait_for;
 use tokio::time::timeout;
 
-use super::steps::{LONG, lock};
 use super::{Kind, Site};
+use crate::steps::{LONG, lock};
 
 cases! {
     what_waits_for_a_standby_in_vain_is_not_told,

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use testbed::postgres::hand_over;
 use testbed::tls::Certificates;
 
-use super::steps::{lock, refusal};
 use super::{Kind, Site};
+use crate::steps::{lock, refusal};
 
 cases! {
     only_an_authority_that_is_named_is_trusted,

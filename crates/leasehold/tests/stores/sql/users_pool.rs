@@ -4,7 +4,7 @@ use testbed::wait_for;
 
 use super::Kind;
 use super::client::{Client, pool};
-use super::steps::{LONG, lock};
+use crate::steps::{LONG, lock};
 
 cases! {
     ; clients:

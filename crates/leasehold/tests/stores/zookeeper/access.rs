@@ -6,7 +6,8 @@ use std::net::TcpListener;
 
 use leasehold::{Error, ErrorKind};
 
-use super::{ensemble, ensemble_with, lock, session};
+use super::{ONE, ensemble, ensemble_with, lock, session};
+use crate::ensemble::is_said_to_be_alone;
 
 async fn refused(url: &str) -> Error {
     leasehold::connect(url).await.unwrap_err()
@@ -45,7 +46,7 @@ async fn what_is_not_zookeeper_or_too_old_is_said() {
 
 #[testbed::test]
 async fn a_chroot_must_exist() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let error = refused(&format!("{}/nowhere", zookeeper.url())).await;
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     assert!(error.to_string().contains("/nowhere"), "{error}");
@@ -54,11 +55,11 @@ async fn a_chroot_must_exist() {
 
 #[testbed::test]
 async fn a_plain_node_can_be_locked_and_a_sessions_node_cannot() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let mut client = zookeeper.client();
     client.create("/plain", 0).unwrap();
     client.create("/passing", 1).unwrap();
-    let one = session(&zookeeper.url(), "ttl=5s").await;
+    let one = session(&zookeeper.url(), "ttl=20s").await;
     lock(&one, "plain").await.release().await.unwrap();
     let error = one.mutex("passing").lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
@@ -71,13 +72,13 @@ async fn a_plain_node_can_be_locked_and_a_sessions_node_cannot() {
 async fn a_lock_of_one_user_is_closed_to_others() {
     let (_folder, zookeeper) = ensemble(1);
     let place = zookeeper.servers[0].place();
-    let ann = session(&format!("zk://ann:secret@{place}"), "ttl=5s").await;
+    let ann = session(&format!("zk://ann:secret@{place}"), "ttl=20s").await;
     let guard = lock(&ann, "ledger").await;
     for other in [
         format!("zk://{place}"),
         format!("zk://ann:wrong-word@{place}"),
     ] {
-        let other = session(&other, "ttl=5s").await;
+        let other = session(&other, "ttl=20s").await;
         for error in [
             other.mutex("ledger").lock().await.unwrap_err(),
             other.mutex("ledger").try_lock().await.unwrap_err(),
@@ -88,40 +89,14 @@ async fn a_lock_of_one_user_is_closed_to_others() {
         }
     }
     guard.release().await.unwrap();
-    let again = session(&format!("zk://ann:secret@{place}"), "ttl=5s").await;
+    let again = session(&format!("zk://ann:secret@{place}"), "ttl=20s").await;
     lock(&again, "ledger").await.release().await.unwrap();
-}
-
-async fn without_a_majority(options: &[&str], part: &str) {
-    let (_folder, mut zookeeper) = ensemble_with(3, options);
-    zookeeper.servers[1].kill();
-    zookeeper.servers[2].kill();
-    let url = zookeeper.servers[0].url();
-    // The last one needs a while to see that it is alone.
-    testbed::wait_for("a server that knows", || {
-        let mode = zookeeper.servers[0].mode();
-        (mode.is_none() || mode.as_deref() == Some("read-only")).then_some(())
-    });
-    let mut error = refused(&url).await;
-    // While it changes it says all sorts of things.
-    for _ in 0..100 {
-        if error.to_string().contains(part) {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        error = refused(&url).await;
-    }
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains(part), "{error}");
-}
-
-#[testbed::test]
-async fn a_server_without_a_majority_says_so() {
-    without_a_majority(&[], "no majority, and serves nobody").await;
 }
 
 #[testbed::test]
 async fn a_server_that_is_read_only_says_so() {
-    let read_only = "-Dreadonlymode.enabled=true";
-    without_a_majority(&[read_only], "read-only").await;
+    let (_folder, mut zookeeper) = ensemble_with(3, &["-Dreadonlymode.enabled=true"]);
+    zookeeper.servers[1].kill();
+    zookeeper.servers[2].kill();
+    is_said_to_be_alone(&zookeeper, "read-only").await;
 }

@@ -3,14 +3,14 @@
 use leasehold::Name;
 use leasehold::conformance::Bench;
 
-use super::{ensemble, session};
+use super::{ONE, session};
 
 const MEMBERS: u32 = 50;
 const LOOKS: u64 = 20;
 
 #[testbed::test]
 async fn whoever_looks_again_reads_only_those_who_came_since() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let one = session(&zookeeper.url(), "ttl=30s").await;
     let permits = one.semaphore("load/test", MEMBERS + 1);
     let mut members = Vec::new();

@@ -2,9 +2,7 @@
 
 use leasehold::{ErrorKind, Session};
 
-use super::{
-    ensemble, ensemble_with, inspector, lock, only_child, queue_of, session, wait_for_lock,
-};
+use super::{ONE, ensemble_with, inspector, lock, only_child, session};
 use testbed::wait_for;
 
 /// A sequence number as Curator and kazoo read it.
@@ -17,9 +15,9 @@ fn is_numbered(node: &str, marker: &str) -> bool {
 
 #[testbed::test]
 async fn a_mutex_has_curators_nodes_and_its_token_is_the_transaction() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let mut client = zookeeper.client();
-    let one = session(&zookeeper.url(), "ttl=5s").await;
+    let one = session(&zookeeper.url(), "ttl=20s").await;
     let guard = lock(&one, "jobs/nightly").await;
     let node = only_child(&mut client, "/jobs/nightly");
     let name = node.rsplit('/').next().unwrap();
@@ -42,7 +40,7 @@ async fn a_mutex_has_curators_nodes_and_its_token_is_the_transaction() {
 async fn the_server_cleans_up_behind_us_and_tokens_go_on_growing() {
     let (_folder, zookeeper) = ensemble_with(1, &["-Dznode.container.checkIntervalMs=100"]);
     let mut client = zookeeper.client();
-    let one = session(&zookeeper.url(), "ttl=5s").await;
+    let one = session(&zookeeper.url(), "ttl=20s").await;
     let mut last = None;
     for _ in 0..3 {
         let guard = lock(&one, "jobs/nightly").await;
@@ -60,7 +58,7 @@ async fn the_server_cleans_up_behind_us_and_tokens_go_on_growing() {
 async fn the_server_cleans_up_behind_a_reader_without_a_lock() {
     let (_folder, zookeeper) = ensemble_with(1, &["-Dznode.container.checkIntervalMs=100"]);
     let mut client = zookeeper.client();
-    let one = session(&zookeeper.url(), "ttl=5s").await;
+    let one = session(&zookeeper.url(), "ttl=20s").await;
     let prices = one.rwlock("shop/prices");
     let stamp = prices.stamp().await.unwrap();
     wait_for("the containers to go", || client.stat("/shop").err());
@@ -69,26 +67,8 @@ async fn the_server_cleans_up_behind_a_reader_without_a_lock() {
 }
 
 #[testbed::test]
-async fn what_is_no_memo_is_not_taken_for_none() {
-    let (_folder, zookeeper) = ensemble(1);
-    let mut client = zookeeper.client();
-    let one = session(&zookeeper.url(), "ttl=10s").await;
-    for node in ["/.leasehold", "/.leasehold/memo", "/.leasehold/memo/a"] {
-        // Some may be there already.
-        let _ = client.create(node, 0);
-    }
-    let error = one.memo("a").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    // The holder may write over it.
-    let guard = lock(&one, "a").await;
-    guard.write_memo("ours").await.unwrap();
-    let memo = one.memo("a").await.unwrap().memo.unwrap();
-    assert_eq!(memo.text(), "ours");
-}
-
-#[testbed::test]
 async fn kazoos_layout_has_kazoos_nodes() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let mut client = zookeeper.client();
     let one = session(&zookeeper.url(), "layout=kazoo").await;
     let guard = lock(&one, "ledger").await;
@@ -108,9 +88,9 @@ async fn kazoos_layout_has_kazoos_nodes() {
 
 #[testbed::test]
 async fn readers_and_writers_have_curators_nodes() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let mut client = zookeeper.client();
-    let one = session(&zookeeper.url(), "ttl=5s").await;
+    let one = session(&zookeeper.url(), "ttl=20s").await;
     let reader = one.rwlock("book").read().await.unwrap();
     assert!(is_numbered(&only_child(&mut client, "/book"), "-__READ__"));
     reader.release().await.unwrap();
@@ -121,7 +101,7 @@ async fn readers_and_writers_have_curators_nodes() {
 
 #[testbed::test]
 async fn a_chroot_is_above_everything() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let mut client = zookeeper.client();
     client.create("/app", 0).unwrap();
     let url = format!("{}/app", zookeeper.url());
@@ -141,7 +121,7 @@ async fn why_not(session: &Session, name: &str) -> (ErrorKind, String) {
 
 #[testbed::test]
 async fn another_dialect_is_refused_and_named_and_nothing_of_ours_is_left() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let mut client = zookeeper.client();
     let (curator, kazoo) = (
         session(&zookeeper.url(), "").await,
@@ -166,19 +146,4 @@ async fn another_dialect_is_refused_and_named_and_nothing_of_ours_is_left() {
     assert!(why.contains("-lock-"), "{why}");
     guard.check().unwrap();
     guard.release().await.unwrap();
-}
-
-#[testbed::test]
-async fn locks_below_a_lock_are_independent_of_it() {
-    let (_folder, zookeeper) = ensemble(1);
-    let one = session(&zookeeper.url(), "ttl=5s").await;
-    let below = lock(&one, "jobs/2024010112").await;
-    let above = lock(&one, "jobs").await;
-    let other = session(&zookeeper.url(), "ttl=5s").await;
-    let waiting = wait_for_lock(&other, "jobs");
-    queue_of(&inspector(&zookeeper.url()).await, "jobs", 2).await;
-    let token = above.token();
-    above.release().await.unwrap();
-    assert!(waiting.await.unwrap().token() > token);
-    below.release().await.unwrap();
 }

@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::way::{Fault, Way};
-use super::{LONG, ensemble, session};
+use super::{ONE, session};
+use crate::LONG;
 
 /// The server's numbers for requests.
 const CREATE: i32 = 15;
@@ -16,12 +19,18 @@ const SYNC: i32 = 9;
 const PING: i32 = 11;
 const CLOSE: i32 = -11;
 
+/// Cases at the same time. They mostly wait.
+const AT_ONCE: usize = 7;
+
 /// Two sessions contend for a lock, and a try is in vain; over one way that
 /// loses something.
 async fn contend(way: &Way, kind: i32, passes: usize, fault: Fault) {
     let case = format!("{fault:?} of {kind} after {passes}");
     let url = format!("zk://127.0.0.1:{}", way.port);
-    let (one, other) = (session(&url, "ttl=8s").await, session(&url, "ttl=8s").await);
+    let (one, other) = (
+        session(&url, "ttl=20s").await,
+        session(&url, "ttl=20s").await,
+    );
     way.arm(kind, passes, fault);
     let name = format!("lossy/{kind}/{passes}/{fault:?}");
     let guard = one.mutex(&name).lock_within(LONG).await;
@@ -29,7 +38,7 @@ async fn contend(way: &Way, kind: i32, passes: usize, fault: Fault) {
     let token = guard.token();
     let waits = other.mutex(&name);
     let waiting = tokio::spawn(async move { waits.lock_within(LONG).await });
-    let tried = session(&url, "ttl=8s").await;
+    let tried = session(&url, "ttl=20s").await;
     let busy = tried.mutex(&name).try_lock().await;
     if let Ok(busy) = busy {
         assert!(busy.is_none(), "{case}: the lock is held");
@@ -60,8 +69,8 @@ async fn contend(way: &Way, kind: i32, passes: usize, fault: Fault) {
 
 #[testbed::test]
 async fn every_kind_of_request_and_reply_is_lost_once() {
-    let (_folder, zookeeper) = ensemble(1);
-    let way = Way::to(zookeeper.servers[0].port);
+    let zookeeper = ONE.take();
+    let port = zookeeper.servers[0].port;
     let kinds = [
         (CREATE, 2),
         (CONTAINER, 1),
@@ -72,21 +81,22 @@ async fn every_kind_of_request_and_reply_is_lost_once() {
         (PING, 1),
         (CLOSE, 1),
     ];
-    for (kind, times) in kinds {
-        for passes in 0..times {
-            for fault in [Fault::RequestLost, Fault::ReplyLost] {
-                contend(&way, kind, passes, fault).await;
-            }
-        }
+    let faults = [Fault::RequestLost, Fault::ReplyLost];
+    let cases = kinds.iter().flat_map(|&(kind, times)| {
+        let passes = (0..times).flat_map(|passes| faults.map(|fault| (passes, fault)));
+        passes.map(move |(passes, fault)| (kind, passes, fault))
+    });
+    let cases: Vec<_> = cases.collect();
+    for some in cases.chunks(AT_ONCE) {
+        let contending = some.iter().map(async |&(kind, passes, fault)| {
+            contend(&Way::to(port), kind, passes, fault).await;
+        });
+        join_all(contending).await;
     }
     let mut client = zookeeper.client();
-    for (kind, times) in kinds {
-        for passes in 0..times {
-            for fault in [Fault::RequestLost, Fault::ReplyLost] {
-                let path = format!("/lossy/{kind}/{passes}/{fault:?}");
-                let left = client.children(&path).unwrap_or_default();
-                assert!(left.is_empty(), "{path}: {left:?}");
-            }
-        }
+    for (kind, passes, fault) in cases {
+        let path = format!("/lossy/{kind}/{passes}/{fault:?}");
+        let left = client.children(&path).unwrap_or_default();
+        assert!(left.is_empty(), "{path}: {left:?}");
     }
 }

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use leasehold::Session;
 
-use super::{Client, LONG, ensemble, lock, session};
-
-/// Several writers, three servers, and a good deal to remove.
-const CROWD: Duration = Duration::from_secs(90);
+use super::{Client, ONE, ensemble, lock, session};
+use crate::LONG;
 
 async fn write(session: &Session, name: &str, keep: Option<Duration>) {
     let guard = lock(session, name).await;
@@ -38,7 +36,7 @@ fn left(client: &mut Client) -> (Vec<String>, Vec<String>) {
 
 #[testbed::test]
 async fn memos_that_have_ended_are_removed_by_those_who_write_others() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let (one, second) = (
         session(&zookeeper.url(), "ttl=30s").await,
         Duration::from_secs(1),
@@ -146,7 +144,7 @@ async fn several_writers_remove_what_has_ended_and_leave_what_is_not_theirs() {
             }
         }
     };
-    let swept = tokio::time::timeout(CROWD, sweeping).await;
+    let swept = tokio::time::timeout(LONG, sweeping).await;
     assert!(swept.is_ok(), "{:?}", left(&mut client));
     for path in strangers {
         assert!(client.stat(path).is_ok(), "{path} is gone");
@@ -165,7 +163,7 @@ async fn several_writers_remove_what_has_ended_and_leave_what_is_not_theirs() {
 /// Folders that are full are not filled any further.
 #[testbed::test]
 async fn a_folder_that_is_full_is_followed_by_others() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let one = session(&zookeeper.url(), "ttl=30s").await;
     // A time so long that all of it has one folder.
     let keep = Duration::from_secs(3600);

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use leasehold::Lost;
 
 use super::way::Way;
-use super::{LONG, ensemble, inspector, lock, lost, only_child, queue_of, session, wait_for_lock};
+use super::{ONE, inspector, lock, lost, only_child, queue_of, session, wait_for_lock};
+use crate::{LONG, answered};
 use testbed::wait_for;
 
 const EXISTS: i32 = 3;
@@ -15,7 +16,7 @@ const EPHEMERAL_SEQUENTIAL: i32 = 3;
 
 #[testbed::test]
 async fn a_claim_behind_one_that_it_may_not_read_gets_in() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let mut client = zookeeper.client();
     client.create("/ledger", 0).unwrap();
     let first = client.create_for(
@@ -40,7 +41,7 @@ async fn a_claim_behind_one_that_it_may_not_read_gets_in() {
 /// The server forgets a watch when it has told of it.
 #[testbed::test]
 async fn a_held_node_is_watched_again_after_it_was_changed() {
-    let (_folder, zookeeper) = ensemble(1);
+    let zookeeper = ONE.take();
     let way = Way::to(zookeeper.servers[0].port);
     let url = format!("zk://127.0.0.1:{}", way.port);
     let one = session(&url, "ttl=60s").await;
@@ -66,9 +67,9 @@ async fn a_held_node_is_watched_again_after_it_was_changed() {
 /// Children come and go all the time, so no two lists are alike.
 #[testbed::test]
 async fn a_busy_lock_does_not_throw_its_waiters_out() {
-    let (_folder, zookeeper) = ensemble(1);
-    let one = session(&zookeeper.url(), "ttl=10s").await;
-    let other = session(&zookeeper.url(), "ttl=10s").await;
+    let zookeeper = ONE.take();
+    let one = session(&zookeeper.url(), "ttl=20s").await;
+    let other = session(&zookeeper.url(), "ttl=20s").await;
     let mut held = Vec::new();
     for _ in 0..3 {
         held.push(one.semaphore("pool", 4).acquire().await.unwrap());
@@ -90,10 +91,11 @@ async fn a_busy_lock_does_not_throw_its_waiters_out() {
     let waiting = tokio::spawn(async move { pool.acquire_many_within(2, LONG).await });
     let inspector = inspector(&zookeeper.url()).await;
     queue_of(&inspector, "pool", 4).await;
-    let last = inspector.queue("pool").await.unwrap().claims[3].id;
+    let queue = || answered(|| inspector.queue("pool"));
+    let last = queue().await.claims[3].id;
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
-        let queue = inspector.queue("pool").await.unwrap();
+        let queue = queue().await;
         assert_eq!(queue.claims.get(3).map(|claim| claim.id), Some(last));
     }
     held.pop().unwrap().release().await.unwrap();

@@ -1,5 +1,4 @@
-//! A way to a server that can be cut, and that loses the request, or the reply,
-//! that a test names.
+//! A way to a server that loses the request, or the reply, that a test names.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -23,8 +22,6 @@ pub(super) struct Way {
 
 #[derive(Debug, Default)]
 struct State {
-    is_cut: bool,
-    streams: Vec<TcpStream>,
     /// A kind of request, how many of it pass, and what happens then.
     armed: Option<(i32, usize, Fault)>,
     has_fired: bool,
@@ -49,19 +46,6 @@ impl Way {
         Self { port, state }
     }
 
-    /// Ends all connections, and lets none through.
-    pub(super) fn cut(&self) {
-        let mut state = self.state.lock().unwrap();
-        state.is_cut = true;
-        for stream in state.streams.drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    pub(super) fn mend(&self) {
-        self.state.lock().unwrap().is_cut = false;
-    }
-
     /// The fault happens once, to the next request of this kind after so many.
     pub(super) fn arm(&self, kind: i32, passes: usize, fault: Fault) {
         let mut state = self.state.lock().unwrap();
@@ -81,14 +65,6 @@ impl Way {
 
 fn serve(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
     let [client_too, server_too] = [&client, &server].map(|stream| stream.try_clone().unwrap());
-    {
-        let mut state = state.lock().unwrap();
-        if state.is_cut {
-            return;
-        }
-        state.streams.push(client.try_clone().unwrap());
-        state.streams.push(server.try_clone().unwrap());
-    }
     let shared = state.clone();
     // The number of the request whose reply is to be lost.
     let lost = Arc::new(Mutex::new(None));
