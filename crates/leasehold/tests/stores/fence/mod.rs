@@ -16,8 +16,7 @@ use sqlx_postgres::{PgQueryResult, Postgres};
 use sqlx_sqlite::{Sqlite, SqliteQueryResult};
 use testbed::{block_on, times};
 
-use crate::pools;
-
+use crate::sql::{Kind, Site};
 use sql::place::{Place, furnished, sqlite};
 
 /// Works as one of the holders, if this is one.
@@ -88,14 +87,14 @@ fn holders() -> Vec<Trial> {
 
 /// The same tests on every database, and one's own.
 fn databases() -> Vec<Trial> {
-    let on_postgres = |name: &str, run: fn(&testbed::postgres::Postgres)| {
+    let on_postgres = |name: &str, run: fn(&Site)| {
         trial(&format!("postgres::{name}"), move || {
-            run(&pools::POSTGRES.take());
+            run(&Kind::Postgres.shared());
         })
     };
-    let on_mysql = |name: &str, run: fn(&testbed::mysql::Mysql)| {
+    let on_mysql = |name: &str, run: fn(&Site)| {
         trial(&format!("mysql::{name}"), move || {
-            run(&pools::MYSQL.take());
+            run(&Kind::MariaDb.shared());
         })
     };
     let on_sqlite = |name: &str, run: fn(&str)| {

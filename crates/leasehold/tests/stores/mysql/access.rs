@@ -2,13 +2,13 @@
 
 use leasehold::{ErrorKind, Lost};
 
-use super::{lock, lost, mysql, session};
+use super::{lock, lost, mysql_with, session};
 use crate::steps::refusal;
 
 #[testbed::test]
 async fn that_memos_may_not_be_removed_is_told() {
-    let (_folder, server) = mysql(&[]);
-    drop(session(&server.url(), "").await);
+    let server = mysql_with(&[]);
+    drop(server.session("").await);
     server.sql(
         "create user app@'127.0.0.1'; grant select, insert, update on shop.* to app@'127.0.0.1'",
     );
@@ -29,12 +29,12 @@ async fn that_memos_may_not_be_removed_is_told() {
 
 #[testbed::test]
 async fn a_server_that_is_read_only_is_refused_and_noticed_later() {
-    let (_folder, server) = mysql(&[]);
+    let server = mysql_with(&[]);
     server.sql("create user app@'127.0.0.1'; grant all on shop.* to app@'127.0.0.1'");
     let url = server.url_as("app");
     let one = session(&url, "ttl=20s&patience=1s").await;
     let _guard = lock(&one, "a").await;
-    let root = session(&server.url(), "ttl=3s&patience=1s").await;
+    let root = server.session("ttl=3s&patience=1s").await;
     let guard = lock(&root, "c").await;
     server.sql("set global read_only = 1");
     let (kind, text) = refusal(&url).await;
@@ -53,8 +53,8 @@ async fn a_server_that_is_read_only_is_refused_and_noticed_later() {
 
 #[testbed::test]
 async fn what_weakens_a_promise_is_told() {
-    let (_folder, server) = mysql(&["innodb-flush-log-at-trx-commit=0"]);
-    let inspector = super::inspector(&server.url()).await;
+    let server = mysql_with(&["innodb-flush-log-at-trx-commit=0"]);
+    let inspector = server.inspector().await;
     let findings = inspector.examine().await.unwrap();
     let told = |part: &str| findings.iter().any(|finding| finding.what.contains(part));
     assert!(told("MariaDB"), "{findings:?}");

@@ -12,9 +12,8 @@ use sqlx_core::executor::Executor;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::{LONG, heard, inspector, lock, mysql, queue_of, session};
+use super::{LONG, Site, heard, lock, mysql, mysql_with, queue_of};
 use crate::sql::way::{FAULTS, Fault, Way};
-use testbed::mysql::Mysql;
 use testbed::wait_for;
 
 /// A part of the statement that several go with.
@@ -53,7 +52,7 @@ async fn release_all_at_once(guards: Vec<Guard>) {
 }
 
 /// How many statements of these kinds the server has carried out.
-fn statements(server: &Mysql, kinds: &str) -> u64 {
+fn statements(server: &Site, kinds: &str) -> u64 {
     let query = format!(
         "select cast(sum(variable_value) as unsigned) from information_schema.global_status \
          where variable_name in ({kinds})"
@@ -63,8 +62,9 @@ fn statements(server: &Mysql, kinds: &str) -> u64 {
 
 #[testbed::test]
 async fn many_at_once_go_as_few_statements() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=1h").await;
+    // The server counts for all that use it.
+    let server = mysql_with(&[]);
+    let one = server.session("ttl=1h").await;
     let names = names(64);
     use_all(&one, &names).await;
     let writing = "'COM_UPDATE', 'COM_INSERT_SELECT'";
@@ -80,8 +80,8 @@ async fn many_at_once_go_as_few_statements() {
 
 #[testbed::test]
 async fn a_row_that_somebody_keeps_holds_up_none_of_those_who_go_along() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=1h").await;
+    let server = mysql();
+    let one = server.session("ttl=1h").await;
     let names = names(40);
     use_all(&one, &names).await;
     let others = MySqlPool::connect(&server.url()).await.unwrap();
@@ -118,19 +118,18 @@ async fn beside_a_row_that_is_kept(
 
 #[testbed::test]
 async fn those_who_went_together_and_lost_something_have_one_claim_each() {
-    let (_folder, server) = mysql(&[]);
-    let way = Way::to(&server.url()).await;
-    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled").await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=1h").await;
     let names = names(48);
     use_all(&far, &names).await;
-    let inspector = inspector(&server.url()).await;
+    let inspector = server.inspector().await;
     let taken = "select count(*), count(distinct name), count(distinct ticket) \
                  from leasehold_claim where ticket is not null";
     for fault in FAULTS {
         way.arm(TOGETHER, fault);
         let guards = lock_all_at_once(&far, &names).await;
         way.fired().await;
-        assert_eq!(server.sql(taken), "48\t48\t48", "{fault:?}");
+        assert_eq!(server.sql(taken), "48|48|48", "{fault:?}");
         for guard in &guards {
             let place = format!(
                 "select place, holder from leasehold_claim \
@@ -138,7 +137,7 @@ async fn those_who_went_together_and_lost_something_have_one_claim_each() {
                 guard.name()
             );
             let fence = guard.fence();
-            let fence = format!("{}\t{}", fence.token.get(), fence.holder);
+            let fence = format!("{}|{}", fence.token.get(), fence.holder);
             assert_eq!(server.sql(&place), fence, "{fault:?}");
         }
         way.arm(TOGETHER, fault);
@@ -152,8 +151,8 @@ async fn those_who_went_together_and_lost_something_have_one_claim_each() {
 
 #[testbed::test]
 async fn readers_of_one_name_that_ask_at_once_are_all_let_in() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=1h").await;
+    let server = mysql();
+    let one = server.session("ttl=1h").await;
     let lock = one.rwlock("prices");
     drop(lock.read().await.unwrap());
     let reading = |_| {
@@ -164,9 +163,9 @@ async fn readers_of_one_name_that_ask_at_once_are_all_let_in() {
     for reader in (0..40).map(reading).collect::<Vec<_>>() {
         readers.push(heard(reader).await);
     }
-    queue_of(&inspector(&server.url()).await, "prices", 40).await;
+    queue_of(&server.inspector().await, "prices", 40).await;
     release_all_at_once(readers).await;
-    queue_of(&inspector(&server.url()).await, "prices", 0).await;
+    queue_of(&server.inspector().await, "prices", 0).await;
 }
 
 /// How many are to give up, and how many have.
@@ -226,7 +225,7 @@ fn lock_as_one(
 }
 
 /// Waits until a party is on its way, or says what the server does instead.
-async fn party_is_held_back(way: &Way, server: &Mysql) {
+async fn party_is_held_back(way: &Way, server: &Site) {
     let fired = tokio::time::timeout(LONG / 2, way.fired()).await;
     if fired.is_err() {
         let list = "select time, state, left(info, 60) from information_schema.processlist";
@@ -236,19 +235,18 @@ async fn party_is_held_back(way: &Way, server: &Mysql) {
 }
 
 /// The epoch of the only session.
-fn epoch(server: &Mysql) -> String {
+fn epoch(server: &Site) -> String {
     server.sql("select max(epoch) from leasehold_session")
 }
 
-fn claims(server: &Mysql) -> String {
+fn claims(server: &Site) -> String {
     server.sql("select count(*) from leasehold_claim where ticket is not null")
 }
 
 #[testbed::test]
 async fn whoever_gives_up_while_a_party_is_held_back_has_no_claim_and_the_others_have() {
-    let (_folder, server) = mysql(&[]);
-    let way = Way::to(&server.url()).await;
-    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=2").await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=1h&connections=2").await;
     let (names, gives_up) = (names(12), Arc::new(GiveUp::default()));
     use_all(&far, &names).await;
     way.arm(TOGETHER, Fault::HeldBack);
@@ -270,9 +268,8 @@ async fn whoever_gives_up_while_a_party_is_held_back_has_no_claim_and_the_others
 
 #[testbed::test]
 async fn whoever_gives_up_before_the_party_departs_is_not_called_back() {
-    let (_folder, server) = mysql(&[]);
-    let way = Way::to(&server.url()).await;
-    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=1").await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=1h&connections=1").await;
     let (names, gives_up) = (names(12), Arc::new(GiveUp::default()));
     use_all(&far, &names).await;
     way.arm("Takes a lock that nobody has", Fault::AnswerHeldBack);
@@ -290,9 +287,8 @@ async fn whoever_gives_up_before_the_party_departs_is_not_called_back() {
 
 #[testbed::test]
 async fn a_party_that_a_term_overtakes_takes_nothing_in_the_old_one() {
-    let (_folder, server) = mysql(&[]);
-    let way = Way::to(&server.url()).await;
-    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=2").await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=1h&connections=2").await;
     let (names, nobody) = (names(12), Arc::new(GiveUp::default()));
     use_all(&far, &names).await;
     let last: u64 = server
@@ -303,7 +299,7 @@ async fn a_party_that_a_term_overtakes_takes_nothing_in_the_old_one() {
     let locking = lock_as_one(&far, &names, 12, &nobody);
     party_is_held_back(&way, &server).await;
     server.sql("update leasehold_meta set server = 'another'");
-    let _begins = session(&server.url(), "ttl=1h").await;
+    let _begins = server.session("ttl=1h").await;
     assert_eq!(server.sql("select term from leasehold_meta"), "1");
     // Those who went alone, before the party. Nobody is granted anything there any more.
     let next_term = last + (1 << 32);
@@ -327,9 +323,8 @@ async fn a_party_that_a_term_overtakes_takes_nothing_in_the_old_one() {
 
 #[testbed::test]
 async fn a_party_that_is_held_back_while_its_session_closes_leaves_nothing() {
-    let (_folder, server) = mysql(&[]);
-    let way = Way::to(&server.url()).await;
-    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled&connections=2").await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=1h&connections=2").await;
     let (names, nobody) = (names(12), Arc::new(GiveUp::default()));
     use_all(&far, &names).await;
     way.arm(TOGETHER, Fault::HeldBack);

@@ -5,26 +5,25 @@ use std::time::Duration;
 use leasehold::ErrorKind;
 use leasehold::mysql::{MySqlPool, fence};
 
-use super::{LONG, heard, inspector, lock, mysql, queue_of, session, wait_for_lock};
-use testbed::mysql::Mysql;
+use super::{LONG, Site, heard, lock, mysql, mysql_with, queue_of, wait_for_lock};
 use testbed::wait_for;
 
 /// How often the server heard this.
-pub(crate) fn said(server: &Mysql, text: &str) -> usize {
-    let said = std::fs::read(server.data().join("said")).unwrap();
+pub(crate) fn said(server: &Site, text: &str) -> usize {
+    let said = std::fs::read(server.mysql().data().join("said")).unwrap();
     String::from_utf8_lossy(&said).matches(text).count()
 }
 
 #[testbed::test]
 async fn those_who_wait_for_a_transaction_look_less_and_less_often() {
-    let (_folder, server) = mysql(&["general-log=1", "general-log-file=said"]);
-    let one = session(&server.url(), "ttl=60s").await;
+    let server = mysql_with(&["general-log=1", "general-log-file=said"]);
+    let one = server.session("ttl=60s").await;
     let guard = lock(&one, "ledger").await;
     let pool = MySqlPool::connect(&server.url()).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     fence(&guard, &mut tx).await.unwrap();
     server.sql("update leasehold_session set expires = utc_timestamp(6) - interval 1 second");
-    let other = session(&server.url(), "ttl=60s").await;
+    let other = server.session("ttl=60s").await;
     let before = said(&server, "order by c.place");
     let waiting = wait_for_lock(&other, "ledger");
     let early = other.mutex("ledger");
@@ -39,8 +38,8 @@ async fn those_who_wait_for_a_transaction_look_less_and_less_often() {
 
 #[testbed::test]
 async fn a_lock_and_an_unlock_are_one_statement_each() {
-    let (_folder, server) = mysql(&["general-log=1", "general-log-file=said"]);
-    let one = session(&server.url(), "ttl=1h").await;
+    let server = mysql_with(&["general-log=1", "general-log-file=said"]);
+    let one = server.session("ttl=1h").await;
     // The first one makes the lock's row, and with the second all statements are known.
     for _ in 0..2 {
         lock(&one, "ledger").await.release().await.unwrap();
@@ -66,8 +65,8 @@ async fn a_server_that_keeps_no_statements_is_told_them_anew() {
         "general-log-file=said",
         "max-prepared-stmt-count=0",
     ];
-    let (_folder, server) = mysql(&options);
-    let one = session(&server.url(), "ttl=1h").await;
+    let server = mysql_with(&options);
+    let one = server.session("ttl=1h").await;
     for _ in 0..2 {
         lock(&one, "ledger").await.release().await.unwrap();
     }
@@ -82,10 +81,10 @@ async fn a_server_that_keeps_no_statements_is_told_them_anew() {
 
 #[testbed::test]
 async fn one_look_tells_all_who_wait() {
-    let (_folder, server) = mysql(&["general-log=1", "general-log-file=said"]);
+    let server = mysql_with(&["general-log=1", "general-log-file=said"]);
     let (one, other) = (
-        session(&server.url(), "ttl=1h").await,
-        session(&server.url(), "ttl=3s").await,
+        server.session("ttl=1h").await,
+        server.session("ttl=3s").await,
     );
     let writer = one.rwlock("ledger").write().await.unwrap();
     let readers: Vec<_> = (0..40)
@@ -94,7 +93,7 @@ async fn one_look_tells_all_who_wait() {
             tokio::spawn(async move { lock.read_within(LONG).await.unwrap() })
         })
         .collect();
-    let inspector = inspector(&server.url()).await;
+    let inspector = server.inspector().await;
     queue_of(&inspector, "ledger", 41).await;
     // Not each of them looks, however long they wait: for two renewals here.
     let renewals = || said(&server, "set expires = utc_timestamp(6) + interval");
@@ -114,8 +113,8 @@ async fn one_look_tells_all_who_wait() {
 
 #[testbed::test]
 async fn a_lock_that_nobody_uses_leaves_nothing_behind_but_its_tokens() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=1h").await;
+    let server = mysql();
+    let one = server.session("ttl=1h").await;
     let first = lock(&one, "ledger").await;
     let kept = lock(&one, "kept").await;
     first.release().await.unwrap();
@@ -128,7 +127,7 @@ async fn a_lock_that_nobody_uses_leaves_nothing_behind_but_its_tokens() {
     let sweeping = async {
         let names = "select group_concat(name) from leasehold_claim";
         while server.sql(names) != "kept" {
-            session(&server.url(), "ttl=1h").await.close().await;
+            server.session("ttl=1h").await.close().await;
         }
     };
     tokio::time::timeout(LONG, sweeping).await.unwrap();

@@ -4,7 +4,7 @@ use leasehold::Lost;
 use leasehold::mysql::MySqlPool;
 use sqlx_core::executor::Executor;
 
-use super::{heard, lock, lost, mysql, session, wait_for_lock};
+use super::{heard, lock, lost, mysql, mysql_with, wait_for_lock};
 
 #[testbed::test]
 async fn a_row_that_is_locked_for_longer_than_the_server_allows_is_waited_for() {
@@ -14,8 +14,8 @@ async fn a_row_that_is_locked_for_longer_than_the_server_allows_is_waited_for() 
         "idle-transaction-timeout=1",
         "max-statement-time=0.5",
     ];
-    let (_folder, server) = mysql(&settings);
-    let one = session(&server.url(), "ttl=20s").await;
+    let server = mysql_with(&settings);
+    let one = server.session("ttl=20s").await;
     lock(&one, "ledger").await.release().await.unwrap();
     // Which the server counts.
     let others = MySqlPool::connect(&server.url()).await.unwrap();
@@ -38,8 +38,8 @@ async fn a_row_that_is_locked_for_longer_than_the_server_allows_is_waited_for() 
 
 #[testbed::test]
 async fn after_a_failover_the_first_grant_is_above_all_before_it() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=20s").await;
+    let server = mysql();
+    let one = server.session("ttl=20s").await;
     let far = 1_u64 << 60;
     lock(&one, "ledger").await.release().await.unwrap();
     let new = lock(&one, "new").await;
@@ -53,7 +53,7 @@ async fn after_a_failover_the_first_grant_is_above_all_before_it() {
          ticket = null; delete from leasehold_claim where name = 'new'; \
          update leasehold_meta set server = 'another'"
     ));
-    let other = session(&server.url(), "ttl=20s").await;
+    let other = server.session("ttl=20s").await;
     let again = lock(&other, "ledger").await;
     assert!(again.token() > guard.token());
     // Its clock may be behind the other's by an hour.
@@ -65,8 +65,8 @@ async fn after_a_failover_the_first_grant_is_above_all_before_it() {
 
 #[testbed::test]
 async fn tokens_grow_also_when_a_failover_leads_back() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=60s").await;
+    let server = mysql();
+    let one = server.session("ttl=60s").await;
     let guard = lock(&one, "ledger").await;
     let first = guard.token();
     guard.release().await.unwrap();
@@ -76,7 +76,7 @@ async fn tokens_grow_also_when_a_failover_leads_back() {
     );
     // There: another server's term begins, and it grants.
     server.sql("update leasehold_meta set server = 'another'");
-    let elsewhere = session(&server.url(), "ttl=60s").await;
+    let elsewhere = server.session("ttl=60s").await;
     let there = lock(&elsewhere, "ledger").await;
     assert!(there.token().get() > first.get() + (1 << 32));
     // And back, to one that has heard of the term but not of the grant.
@@ -84,7 +84,7 @@ async fn tokens_grow_also_when_a_failover_leads_back() {
         "replace into leasehold_claim select * from kept_claim; \
          update leasehold_meta set server = 'another'",
     );
-    let other = session(&server.url(), "ttl=60s").await;
+    let other = server.session("ttl=60s").await;
     let back = lock(&other, "ledger").await;
     let token = back.token();
     assert!(token > there.token());
@@ -100,11 +100,8 @@ async fn tokens_grow_also_when_a_failover_leads_back() {
 
 #[testbed::test]
 async fn after_a_failover_nobody_is_taken_for_dead_at_once() {
-    let (_folder, server) = mysql(&[]);
-    let (one, other) = (
-        session(&server.url(), "ttl=20s").await,
-        session(&server.url(), "ttl=20s").await,
-    );
+    let server = mysql();
+    let [one, other] = server.sessions("ttl=20s").await;
     let guard = lock(&one, "ledger").await;
     // The last renewals did not get to the server that takes writes now.
     server.sql(
@@ -121,8 +118,8 @@ async fn after_a_failover_nobody_is_taken_for_dead_at_once() {
 
 #[testbed::test]
 async fn a_renewal_that_a_failover_forgot_is_made_good() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=3s").await;
+    let server = mysql();
+    let one = server.session("ttl=3s").await;
     let guard = lock(&one, "ledger").await;
     server.sql(
         "update leasehold_meta set server = 'another'; update leasehold_session \
@@ -136,8 +133,8 @@ async fn a_renewal_that_a_failover_forgot_is_made_good() {
 
 #[testbed::test]
 async fn a_row_that_stays_locked_keeps_nobody_from_opening_a_session() {
-    let (_folder, server) = mysql(&[]);
-    let dead = session(&server.url(), "ttl=1h").await;
+    let server = mysql();
+    let dead = server.session("ttl=1h").await;
     let _guard = lock(&dead, "ledger").await;
     server.sql("update leasehold_session set expires = utc_timestamp(6) - interval 1 hour");
     let others = MySqlPool::connect(&server.url()).await.unwrap();
@@ -146,19 +143,19 @@ async fn a_row_that_stays_locked_keeps_nobody_from_opening_a_session() {
         .execute("select * from leasehold_claim where name = 'ledger' and seat = 0 for update")
         .await
         .unwrap();
-    let one = session(&server.url(), "ttl=2s").await;
+    let one = server.session("ttl=2s").await;
     let guard = lock(&one, "other").await;
     guard.check().unwrap();
 }
 
 #[testbed::test]
 async fn a_release_that_the_store_forgot_is_made_again() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=2s").await;
+    let server = mysql();
+    let one = server.session("ttl=2s").await;
     let guard = lock(&one, "ledger").await;
     server.sql("create table kept as select * from leasehold_claim");
     guard.release().await.unwrap();
     server.sql("replace into leasehold_claim select * from kept");
-    let other = session(&server.url(), "ttl=2s").await;
+    let other = server.session("ttl=2s").await;
     lock(&other, "ledger").await.release().await.unwrap();
 }

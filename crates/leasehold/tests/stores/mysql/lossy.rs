@@ -1,32 +1,21 @@
 //! A request or an answer that is lost, at every statement there is.
 
-use leasehold::Session;
 use leasehold::mysql::MySqlPool;
 use sqlx_core::executor::Executor;
 
-use super::{LONG, heard, inspector, lock, mysql, queue_of, wait_for_lock};
-use crate::sql::way::{Fault, Way};
-use testbed::mysql::Mysql;
-
-/// A server, a way to it, and a session of each kind of client.
-async fn scene(server: &Mysql) -> (Way, Session, Session) {
-    let way = Way::to(&server.url()).await;
-    // One connection, so that what is armed is the next.
-    let far = super::session(&way.url(), "ttl=20s&ssl-mode=disabled").await;
-    let near = super::session(&server.url(), "ttl=20s").await;
-    (way, far, near)
-}
+use super::{LONG, heard, lock, mysql, mysql_with, queue_of, wait_for_lock};
+use crate::sql::way::Fault;
 
 /// Part of the statement that looks.
 const LOOK: &str = "order by c.place";
 
 #[testbed::test]
 async fn whoever_stops_inside_a_take_over_does_not_stop_the_others() {
-    let (_folder, server) = mysql(&[]);
-    let (way, far, _) = scene(&server).await;
-    let near = super::session(&server.url(), "ttl=2s").await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=20s").await;
+    let near = server.session("ttl=2s").await;
     let kept = lock(&near, "kept").await;
-    let dead = super::session(&server.url(), "ttl=20s").await;
+    let dead = server.session("ttl=20s").await;
     let guard = lock(&dead, "ledger").await;
     let end = "update leasehold_session set expires = utc_timestamp(6) - interval 1 second \
                where id in (select session from leasehold_claim \
@@ -46,8 +35,8 @@ async fn whoever_stops_inside_a_take_over_does_not_stop_the_others() {
 
 #[testbed::test]
 async fn a_loss_is_told_also_if_nobody_can_say_why() {
-    let (_folder, server) = mysql(&[]);
-    let one = super::session(&server.url(), "ttl=3s").await;
+    let server = mysql();
+    let one = server.session("ttl=3s").await;
     let guard = lock(&one, "ledger").await;
     let kept = lock(&one, "kept").await;
     server.sql("drop table leasehold_eviction; delete from leasehold_claim where name = 'ledger'");
@@ -57,9 +46,10 @@ async fn a_loss_is_told_also_if_nobody_can_say_why() {
 
 #[testbed::test]
 async fn whoever_comes_to_wait_during_a_look_keeps_its_place() {
-    let (_folder, server) = mysql(&[]);
-    let (way, far, near) = scene(&server).await;
-    let inspector = inspector(&server.url()).await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=20s").await;
+    let near = server.session("ttl=20s").await;
+    let inspector = server.inspector().await;
     let writer = near.rwlock("ledger").write().await.unwrap();
     let reader = || {
         let lock = far.rwlock("ledger");
@@ -87,8 +77,9 @@ async fn whoever_comes_to_wait_during_a_look_keeps_its_place() {
 
 #[testbed::test]
 async fn whoever_stops_after_a_refusal_does_not_stop_the_others() {
-    let (_folder, server) = mysql(&[]);
-    let (way, far, near) = scene(&server).await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=20s").await;
+    let near = server.session("ttl=20s").await;
     let guard = lock(&near, "ledger").await;
     // Nobody can queue, because somebody has locked what is not there.
     let others = MySqlPool::connect(&server.url()).await.unwrap();
@@ -103,7 +94,7 @@ async fn whoever_stops_after_a_refusal_does_not_stop_the_others() {
     // It was refused and has not given back the lock's row, and nothing comes from it.
     blocker.rollback().await.unwrap();
     stopped.abort();
-    let next = super::session(&server.url(), "ttl=20s").await;
+    let next = server.session("ttl=20s").await;
     let waiting = wait_for_lock(&next, "ledger");
     guard.release().await.unwrap();
     heard(waiting).await.release().await.unwrap();
@@ -111,9 +102,8 @@ async fn whoever_stops_after_a_refusal_does_not_stop_the_others() {
 
 #[testbed::test]
 async fn a_server_that_takes_writes_again_in_between_grants_nothing_without_a_row() {
-    let (_folder, server) = mysql(&[]);
-    let way = Way::to(&server.url()).await;
-    let far = super::session(&way.url(), "ttl=1h&ssl-mode=disabled").await;
+    let server = mysql_with(&[]);
+    let (way, far) = server.far("ttl=1h").await;
     // One has its row, one has not.
     lock(&far, "old").await.release().await.unwrap();
     server.sql("set global read_only = 1");

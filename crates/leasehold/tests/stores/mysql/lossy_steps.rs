@@ -1,24 +1,16 @@
 //! A request or an answer that is lost where several belong together, or the effect
 //! is seen by others only.
 
-use leasehold::Session;
 use leasehold::mysql::{MySqlPool, fence};
 
-use super::{LONG, inspector, lock, mysql, queue_of, session};
-use crate::sql::way::{FAULTS, Way};
-use testbed::mysql::Mysql;
-
-async fn scene(server: &Mysql) -> (Way, Session) {
-    let way = Way::to(&server.url()).await;
-    let far = session(&way.url(), "ttl=1h&ssl-mode=disabled").await;
-    (way, far)
-}
+use super::{LONG, inspector, lock, mysql, queue_of};
+use crate::sql::way::FAULTS;
 
 #[testbed::test]
 async fn a_take_over_that_lost_something_is_made_again() {
-    let (_folder, server) = mysql(&[]);
-    let (way, far) = scene(&server).await;
-    let dead = session(&server.url(), "ttl=2h").await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=1h").await;
+    let dead = server.session("ttl=2h").await;
     // The steps of it, in order.
     let steps = [
         "show global status like 'Uptime'",
@@ -52,8 +44,8 @@ async fn a_take_over_that_lost_something_is_made_again() {
 
 #[testbed::test]
 async fn a_term_whose_beginning_was_lost_is_begun_once() {
-    let (_folder, server) = mysql(&[]);
-    let (way, far) = scene(&server).await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=1h").await;
     let mut last = lock(&far, "ledger").await;
     for (fault, term) in FAULTS.into_iter().zip(["1", "2", "3"]) {
         let token = last.token();
@@ -70,9 +62,9 @@ async fn a_term_whose_beginning_was_lost_is_begun_once() {
 
 #[testbed::test]
 async fn several_locks_of_which_something_was_lost_are_all_had_once() {
-    let (_folder, server) = mysql(&[]);
-    let (way, far) = scene(&server).await;
-    let inspector = inspector(&server.url()).await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=1h").await;
+    let inspector = server.inspector().await;
     let steps = [
         "and ticket is not null limit 1",
         "on duplicate key update",
@@ -104,14 +96,14 @@ async fn several_locks_of_which_something_was_lost_are_all_had_once() {
 
 #[testbed::test]
 async fn an_eviction_whose_answer_was_lost_breaks_nobody_twice() {
-    let (_folder, server) = mysql(&[]);
-    let (way, _far) = scene(&server).await;
-    let near = session(&server.url(), "ttl=3s").await;
+    let server = mysql();
+    let (way, _far) = server.far("ttl=1h").await;
+    let near = server.session("ttl=3s").await;
     let url = format!("{}?ssl-mode=disabled", way.url());
     let inspector = inspector(&url).await;
     for fault in FAULTS {
         let guard = lock(&near, "ledger").await;
-        let other = session(&server.url(), "ttl=1h").await;
+        let other = server.session("ttl=1h").await;
         let waiting = super::wait_for_lock(&other, "ledger");
         queue_of(&inspector, "ledger", 2).await;
         way.arm("Breaks a claim", fault);
@@ -137,10 +129,10 @@ async fn an_eviction_whose_answer_was_lost_breaks_nobody_twice() {
 
 #[testbed::test]
 async fn a_fence_that_lost_something_fences_or_says_so() {
-    let (_folder, server) = mysql(&[]);
-    let (way, far) = scene(&server).await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=1h").await;
     let pool = MySqlPool::connect(&server.url()).await.unwrap();
-    let inspector = inspector(&server.url()).await;
+    let inspector = server.inspector().await;
     for fault in FAULTS {
         let guard = lock(&far, "ledger").await;
         way.arm("Gives a claim a row", fault);

@@ -14,12 +14,15 @@ mod terms;
 mod tied;
 mod users_pool;
 
+use crate::sql::{Kind, Site};
 use crate::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
-use testbed::mysql::Mysql;
 
-/// A server with these settings, or `None` if this machine has no MariaDB.
-fn mysql(settings: &[&str]) -> (tempfile::TempDir, Mysql) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Mysql::start(folder.path(), settings);
-    (folder, server)
+/// A database on the MariaDB that cases share.
+fn mysql() -> Site {
+    Kind::MariaDb.shared()
+}
+
+/// The database of one with these settings.
+fn mysql_with(settings: &[&str]) -> Site {
+    Kind::MariaDb.alone(settings)
 }

@@ -2,36 +2,30 @@
 
 use leasehold::{ErrorKind, Lost};
 
-use super::{heard, lock, lost, mysql, session, wait_for_lock};
+use super::{Site, heard, lock, lost, mysql_with, session, wait_for_lock};
 use crate::sql::way::Way;
-use testbed::mysql::Mysql;
 use testbed::wait_for;
 
 /// A server, and one that has what it writes a little later.
 struct Pair {
-    _folders: [tempfile::TempDir; 2],
-    lead: Mysql,
-    replica: Mysql,
+    lead: Site,
+    replica: Site,
 }
 
 impl Pair {
     fn start() -> Self {
         let settings = |id| ["log-bin=log", "log-slave-updates=1", id];
-        let (one, lead) = mysql(&settings("server-id=1"));
-        let (other, replica) = mysql(&settings("server-id=2"));
+        let lead = mysql_with(&settings("server-id=1"));
+        let replica = mysql_with(&settings("server-id=2"));
         // Both have the database already.
         lead.sql("reset master");
         replica.sql(&format!(
             "reset master; change master to master_host = '127.0.0.1', master_port = {}, \
              master_user = 'root', master_use_gtid = slave_pos; start slave; \
              set global read_only = 1",
-            lead.port
+            lead.mysql().port
         ));
-        Self {
-            _folders: [one, other],
-            lead,
-            replica,
-        }
+        Self { lead, replica }
     }
 
     /// Waits until the replica has everything.
@@ -88,10 +82,10 @@ async fn a_replica_that_takes_over_keeps_what_it_had_and_tokens_grow() {
     let last = ledger.token();
     ledger.release().await.unwrap();
     pair.fail_over();
-    way.leads_to(pair.replica.port);
+    way.leads_to(pair.replica.mysql().port);
     assert_eq!(lost(&forgotten).await, Lost::Gone);
     let term = pair.replica.sql("select server, term from leasehold_meta");
-    assert!(term.ends_with(" 2\t1"), "{term}");
+    assert!(term.ends_with(" 2|1"), "{term}");
     let ledger = lock(&one, "ledger").await;
     assert!(ledger.token().get() > last.get() + (1 << 32));
     let again = lock(&other, "forgotten").await;
@@ -123,7 +117,7 @@ async fn a_lead_that_comes_back_grants_nothing_in_its_old_term() {
     pair.lead.sql(&format!(
         "change master to master_host = '127.0.0.1', master_port = {}, master_user = 'root', \
          master_use_gtid = current_pos; start slave until master_gtid_pos = '{written}'",
-        pair.replica.port
+        pair.replica.mysql().port
     ));
     wait_for("the one before has heard of the term", || {
         (pair.lead.sql("select term from leasehold_meta") == "1").then_some(())

@@ -3,15 +3,14 @@
 use leasehold::mysql::MySqlPool;
 use sqlx_core::executor::Executor;
 
-use super::{heard, lock, mysql, session, wait_for_lock};
-use crate::sql::way::{Fault, Way};
+use super::{heard, lock, mysql, wait_for_lock};
+use crate::sql::way::Fault;
 use testbed::wait_for;
 
 #[testbed::test]
 async fn an_order_that_was_drawn_before_the_term_began_is_not_granted_in_it() {
-    let (_folder, server) = mysql(&[]);
-    let way = Way::to(&server.url()).await;
-    let one = session(&way.url(), "ttl=1h&ssl-mode=disabled").await;
+    let server = mysql();
+    let (way, one) = server.far("ttl=1h").await;
     // It has heard of a term, in which the lock was granted, and relies on it.
     server.sql("update leasehold_meta set term = 1");
     for _ in 0..2 {
@@ -34,12 +33,12 @@ async fn an_order_that_was_drawn_before_the_term_began_is_not_granted_in_it() {
         .unwrap();
     way.release();
     wait_for("one that draws an order", || {
-        let draws = "select count(*) from information_schema.processlist where id <> \
-                     connection_id() and info like 'insert into%on duplicate key update%'";
+        let draws = "select count(*) from information_schema.processlist where \
+                     id <> connection_id() and db = database() and info like 'insert into%on duplicate key update%'";
         (server.sql(draws) == "1").then_some(())
     });
     // Another begins a term of the same number.
-    let _begins = session(&server.url(), "ttl=1h").await;
+    let _begins = server.session("ttl=1h").await;
     assert_eq!(server.sql("select term from leasehold_meta"), "1");
     blocker.rollback().await.unwrap();
     assert!(heard(waiting).await.token().get() > far + (1 << 32));
@@ -47,22 +46,22 @@ async fn an_order_that_was_drawn_before_the_term_began_is_not_granted_in_it() {
 
 #[testbed::test]
 async fn after_a_failover_to_a_slower_clock_the_dead_stay_no_longer() {
-    let (_folder, server) = mysql(&[]);
+    let server = mysql();
     // It renews long after this test is over.
-    let dead = session(&server.url(), "ttl=1h").await;
+    let dead = server.session("ttl=1h").await;
     let left = lock(&dead, "ledger").await;
     server.sql(
         "update leasehold_session set expires = utc_timestamp(6) + interval 1 hour, \
          ttl = 1000000; update leasehold_meta set server = 'another'",
     );
-    let one = session(&server.url(), "ttl=1h").await;
+    let one = server.session("ttl=1h").await;
     assert!(lock(&one, "ledger").await.token() > left.token());
 }
 
 #[testbed::test]
 async fn whoever_was_granted_a_lock_in_a_term_tells_the_next_server_of_it() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=1h").await;
+    let server = mysql();
+    let one = server.session("ttl=1h").await;
     lock(&one, "ledger").await.release().await.unwrap();
     server.sql(
         "create table kept_claim as select * from leasehold_claim; \
@@ -70,7 +69,7 @@ async fn whoever_was_granted_a_lock_in_a_term_tells_the_next_server_of_it() {
     );
     // There: another begins the term, and no connection of the first one breaks.
     server.sql("update leasehold_meta set server = 'another'");
-    let _begins = session(&server.url(), "ttl=1h").await;
+    let _begins = server.session("ttl=1h").await;
     let guard = lock(&one, "ledger").await;
     let there = guard.token();
     guard.release().await.unwrap();

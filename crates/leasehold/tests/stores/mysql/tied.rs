@@ -7,21 +7,18 @@ use leasehold::mysql::MySqlPool;
 use sqlx_core::executor::Executor;
 
 use super::cost::said;
-use super::{heard, inspector, lock, lost, mysql, queue_of, session, wait_for_lock};
-use crate::sql::way::{Fault, Way};
+use super::{heard, lock, lost, mysql, mysql_with, queue_of, session, wait_for_lock};
+use crate::sql::way::Fault;
 use testbed::wait_for;
 
 const MODE: &str = "ttl=20s&mode=session";
 
 #[testbed::test]
 async fn whoever_is_next_is_woken() {
-    let (_folder, server) = mysql(&["general-log=1", "general-log-file=said"]);
+    let server = mysql_with(&["general-log=1", "general-log-file=said"]);
     let said = |text: &str| said(&server, text);
-    let (one, other) = (
-        session(&server.url(), MODE).await,
-        session(&server.url(), MODE).await,
-    );
-    let inspector = inspector(&server.url()).await;
+    let [one, other] = server.sessions(MODE).await;
+    let inspector = server.inspector().await;
     let mut guard = lock(&one, "ledger").await;
     for (round, next) in [&other, &one, &other].into_iter().enumerate() {
         let waiting = wait_for_lock(next, "ledger");
@@ -42,15 +39,15 @@ async fn whoever_is_next_is_woken() {
 
 #[testbed::test]
 async fn the_end_of_the_connection_is_the_end_of_the_session() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=20s&mode=session").await;
+    let server = mysql();
+    let one = server.session("ttl=20s&mode=session").await;
     let guard = lock(&one, "ledger").await;
     let tie = "select is_used_lock(concat('leasehold.', lower(hex(id)))) from leasehold_session";
     let tie = server.sql(tie);
     // One that is not tied waits in the same line.
-    let other = session(&server.url(), "ttl=20s").await;
+    let other = server.session("ttl=20s").await;
     let waiting = wait_for_lock(&other, "ledger");
-    queue_of(&inspector(&server.url()).await, "ledger", 2).await;
+    queue_of(&server.inspector().await, "ledger", 2).await;
     server.sql(&format!("kill {tie}"));
     let next = heard(waiting).await;
     assert!(next.token() > guard.token());
@@ -61,8 +58,8 @@ async fn the_end_of_the_connection_is_the_end_of_the_session() {
 
 #[testbed::test]
 async fn a_renewal_that_something_was_in_the_way_of_does_not_cost_the_tie() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=6s&mode=session").await;
+    let server = mysql();
+    let one = server.session("ttl=6s&mode=session").await;
     let guard = lock(&one, "ledger").await;
     let others = MySqlPool::connect(&server.url()).await.unwrap();
     let mut blocker = others.begin().await.unwrap();
@@ -72,7 +69,8 @@ async fn a_renewal_that_something_was_in_the_way_of_does_not_cost_the_tie() {
         .unwrap();
     let renewal = wait_for("a renewal that is kept waiting", || {
         let waits = "select id from information_schema.processlist \
-                     where info like '%set expires = utc_timestamp%' and id <> connection_id()";
+                     where info like '%set expires = utc_timestamp%' \
+                     and id <> connection_id() and db = database()";
         Some(server.sql(waits)).filter(|id| !id.is_empty())
     });
     server.sql(&format!("kill query {renewal}"));
@@ -87,9 +85,8 @@ async fn a_renewal_that_something_was_in_the_way_of_does_not_cost_the_tie() {
 
 #[testbed::test]
 async fn a_slow_renewal_does_not_cost_the_tie() {
-    let (_folder, server) = mysql(&[]);
-    let way = Way::to(&server.url()).await;
-    let far = session(&way.url(), "ttl=6s&mode=session&ssl-mode=disabled").await;
+    let server = mysql();
+    let (way, far) = server.far("ttl=6s&mode=session").await;
     let guard = lock(&far, "ledger").await;
     way.arm("Keeps a lease", Fault::AnswerHeldBack);
     way.fired().await;
@@ -104,8 +101,8 @@ async fn a_slow_renewal_does_not_cost_the_tie() {
 
 #[testbed::test]
 async fn a_restart_of_the_server_is_told_and_ends_the_session() {
-    let (_folder, mut server) = mysql(&[]);
-    let one = session(&server.url(), "ttl=60s&mode=session").await;
+    let mut server = mysql_with(&[]);
+    let one = server.session("ttl=60s&mode=session").await;
     let guard = lock(&one, "ledger").await;
     server.restart();
     // Long before its lease is over.
@@ -116,8 +113,8 @@ async fn a_restart_of_the_server_is_told_and_ends_the_session() {
 
 #[testbed::test]
 async fn a_closed_session_leaves_no_connection_and_no_lock_behind() {
-    let (_folder, server) = mysql(&[]);
-    let one = session(&server.url(), MODE).await;
+    let server = mysql_with(&[]);
+    let one = server.session(MODE).await;
     drop(lock(&one, "ledger").await);
     one.close().await;
     wait_for("the end of its connections", || {
@@ -130,12 +127,12 @@ async fn a_closed_session_leaves_no_connection_and_no_lock_behind() {
 
 #[testbed::test]
 async fn a_server_that_takes_no_writes_any_more_ends_the_session() {
-    let (_folder, server) = mysql(&[]);
+    let server = mysql_with(&[]);
     server.sql("create user app@'127.0.0.1'; grant all on shop.* to app@'127.0.0.1'");
     // Some may write all the same, and hear of it in another way.
     let (app, root) = (
         session(&server.url_as("app"), "ttl=9s&mode=session").await,
-        session(&server.url(), "ttl=9s&mode=session").await,
+        server.session("ttl=9s&mode=session").await,
     );
     let guards = [lock(&app, "ledger").await, lock(&root, "other").await];
     server.sql("set global read_only = 1");
@@ -155,8 +152,8 @@ async fn a_limit_of_the_server_for_statements_does_not_end_a_doze() {
         "general-log-file=said",
         "max-statement-time=1",
     ];
-    let (_folder, server) = mysql(&settings);
-    let one = session(&server.url(), MODE).await;
+    let server = mysql_with(&settings);
+    let one = server.session(MODE).await;
     let guard = lock(&one, "ledger").await;
     wait_for("the end of a doze", || {
         (said(&server, "select sleep(") > 1).then_some(())
@@ -167,9 +164,9 @@ async fn a_limit_of_the_server_for_statements_does_not_end_a_doze() {
 
 #[testbed::test]
 async fn a_doze_that_was_ended_is_begun_again() {
-    let (_folder, mut server) = mysql(&["general-log=1", "general-log-file=said"]);
+    let mut server = mysql_with(&["general-log=1", "general-log-file=said"]);
     // It renews long after this test is over.
-    let other = session(&server.url(), "ttl=1h&mode=session").await;
+    let other = server.session("ttl=1h&mode=session").await;
     let bell = "select is_used_lock(concat('leasehold+', lower(hex(id)))) from leasehold_session \
                 where tied";
     let first = server.sql(bell);
@@ -178,10 +175,10 @@ async fn a_doze_that_was_ended_is_begun_again() {
         let next = server.sql(bell);
         (next != "NULL" && next != first).then_some(())
     });
-    let tied = session(&server.url(), "ttl=1h&mode=session").await;
+    let tied = server.session("ttl=1h&mode=session").await;
     let guard = lock(&tied, "ledger").await;
     let waiting = wait_for_lock(&other, "ledger");
-    queue_of(&inspector(&server.url()).await, "ledger", 2).await;
+    queue_of(&server.inspector().await, "ledger", 2).await;
     guard.release().await.unwrap();
     let guard = heard(waiting).await;
     assert_eq!(said(&server, "kill query"), 1);
@@ -191,7 +188,7 @@ async fn a_doze_that_was_ended_is_begun_again() {
 
 #[testbed::test]
 async fn the_server_ends_the_session_of_a_process_that_stands_still() {
-    let (_folder, server) = mysql(&[]);
+    let server = mysql();
     let url = server.url();
     // A runtime that nobody drives on: its connections stay, and are silent.
     let stopped = std::thread::spawn(move || {
@@ -209,7 +206,7 @@ async fn the_server_ends_the_session_of_a_process_that_stands_still() {
     let (runtime, held) = stopped.join().unwrap();
     // Its row lasts for longer, so that nothing but the end of its connection frees it.
     server.sql("update leasehold_session set expires = utc_timestamp(6) + interval 1 hour");
-    let other = session(&server.url(), "ttl=20s").await;
+    let other = server.session("ttl=20s").await;
     assert!(lock(&other, "ledger").await.token() > held.1.token());
     runtime.shutdown_background();
 }

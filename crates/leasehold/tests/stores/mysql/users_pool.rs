@@ -5,16 +5,16 @@ use sqlx_core::executor::Executor;
 use sqlx_core::pool::PoolOptions;
 use sqlx_core::row::Row;
 
-use super::{lock, mysql, session};
+use super::{lock, mysql_with};
 
 #[testbed::test]
 async fn a_pool_that_does_not_commit_by_itself_serves_as_well() {
-    let (_folder, server) = mysql(&["autocommit=0"]);
+    let server = mysql_with(&["autocommit=0"]);
     // With one connection, whatever stays open on it is in the way of the next.
     let pool = PoolOptions::new().max_connections(1);
     let pool = pool.connect(&server.url()).await.unwrap();
     let one = connect_with(pool.clone(), "ttl=20s").await.unwrap();
-    let dead = session(&server.url(), "ttl=1h").await;
+    let dead = server.session("ttl=1h").await;
     let left = lock(&dead, "ledger").await;
     let end = "update leasehold_session set expires = utc_timestamp(6) - interval 1 second \
                where ttl = 3600000000";

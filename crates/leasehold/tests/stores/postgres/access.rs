@@ -2,13 +2,13 @@
 
 use leasehold::ErrorKind;
 
-use super::{lock, postgres, session};
+use super::{lock, postgres_with, session};
 use crate::steps::refusal;
 use testbed::postgres::Postgres;
 
 #[testbed::test]
 async fn a_server_that_is_read_only_is_refused() {
-    let (_folder, server) = postgres(&["default_transaction_read_only=on"]);
+    let server = postgres_with(&["default_transaction_read_only=on"]);
     let (kind, text) = refusal(&server.url()).await;
     assert_eq!(kind, ErrorKind::Denied);
     assert!(text.contains("read only"), "{text}");
@@ -16,10 +16,10 @@ async fn a_server_that_is_read_only_is_refused() {
 
 #[testbed::test]
 async fn a_standby_is_refused_and_takes_over_when_it_is_promoted() {
-    let (folder, server) = postgres(&["wal_level=replica"]);
-    let one = session(&server.url(), "ttl=20s").await;
+    let server = postgres_with(&["wal_level=replica"]);
+    let one = server.session("ttl=20s").await;
     let guard = lock(&one, "a").await;
-    let standby = super::hosts::standby_of(&server, folder.path());
+    let standby = super::hosts::standby_of(&server);
     let (kind, text) = refusal(&standby.url()).await;
     assert_eq!(kind, ErrorKind::Config);
     assert!(text.contains("standby"), "{text}");

@@ -4,23 +4,24 @@ use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, Guard, Lost, Session};
 
-use super::{LONG, heard, inspector, lock, lost, postgres, queue_of, wait_for_lock};
+use super::{
+    LONG, Site, heard, inspector, lock, lost, postgres, postgres_with, queue_of, wait_for_lock,
+};
 use crate::sql::way::Way;
-use testbed::postgres::Postgres;
 
-async fn session(server: &Postgres, options: &str) -> Session {
+async fn session(server: &Site, options: &str) -> Session {
     super::session(&server.url(), &format!("mode=session&{options}")).await
 }
 
-fn url(server: &Postgres) -> String {
+fn url(server: &Site) -> String {
     format!("{}?mode=session", server.url())
 }
 
 #[testbed::test]
 async fn a_schema_is_of_one_mode() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres();
     let of_session = session(&server, "schema=a").await;
-    let of_lease = super::session(&server.url(), "schema=b").await;
+    let of_lease = server.session("schema=b").await;
     for (url, schema, hint) in [
         (server.url() + "?", "a", "write mode=session"),
         (url(&server) + "&", "b", "leave mode=session out"),
@@ -38,7 +39,7 @@ async fn a_schema_is_of_one_mode() {
 
 #[testbed::test]
 async fn only_mutexes_are_had() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres();
     let one = session(&server, "").await;
     for error in [
         one.rwlock("x").read().await.unwrap_err(),
@@ -51,7 +52,7 @@ async fn only_mutexes_are_had() {
 
 #[testbed::test]
 async fn a_connection_that_the_server_ends_is_a_loss_told_at_once() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     // Nothing is due for hours.
     let (one, other) = (
         session(&server, "ttl=10h").await,
@@ -85,7 +86,7 @@ async fn a_connection_that_the_server_ends_is_a_loss_told_at_once() {
 
 #[testbed::test]
 async fn a_restart_of_the_server_is_a_loss_and_tokens_go_on_growing() {
-    let (_folder, mut server) = postgres(&[]);
+    let mut server = postgres_with(&[]);
     let (one, other) = (
         session(&server, "ttl=1h").await,
         session(&server, "ttl=1h").await,
@@ -106,7 +107,7 @@ async fn a_restart_of_the_server_is_a_loss_and_tokens_go_on_growing() {
 /// same name.
 #[testbed::test]
 async fn tokens_go_on_growing_when_a_process_of_the_server_is_killed() {
-    let (_folder, server) = postgres(&["restart_after_crash=on"]);
+    let server = postgres_with(&["restart_after_crash=on"]);
     let one = session(&server, "ttl=1h").await;
     let pid = server.sql("select pid from leasehold.line where is_main");
     let guard = draw_many(&one).await;
@@ -130,7 +131,7 @@ async fn draw_many(session: &Session) -> Guard {
 /// The server's own clock ends a connection that nobody uses.
 #[testbed::test]
 async fn the_server_ends_a_silent_connection_after_the_ttl() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     let way = Way::to(&server.url()).await;
     let url = format!("{}?mode=session&ttl=3s&sslmode=disable", way.url());
     let one = leasehold::connect(&url).await.unwrap();
@@ -147,7 +148,7 @@ async fn the_server_ends_a_silent_connection_after_the_ttl() {
 /// A connection that answers is not ended, however long nobody uses it.
 #[testbed::test(timed)]
 async fn a_connection_that_answers_lasts_for_longer_than_the_ttl() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres();
     let one = session(&server, "ttl=3s").await;
     let guard = lock(&one, "ledger").await;
     let deadline = Instant::now() + Duration::from_secs(7);
@@ -160,7 +161,7 @@ async fn a_connection_that_answers_lasts_for_longer_than_the_ttl() {
 
 #[testbed::test]
 async fn waits_are_served_in_order_and_use_few_connections() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     let (one, other) = (
         session(&server, "").await,
         session(&server, "connections=3").await,
@@ -193,7 +194,7 @@ async fn waits_are_served_in_order_and_use_few_connections() {
 
 #[testbed::test]
 async fn a_wait_that_is_given_up_leaves_no_connection_in_the_line() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres();
     let (one, other) = (session(&server, "").await, session(&server, "").await);
     let guard = lock(&one, "ledger").await;
     let inspector = inspector(&url(&server)).await;
@@ -216,7 +217,7 @@ async fn a_wait_that_is_given_up_leaves_no_connection_in_the_line() {
 /// As a stopped process: its connection is there, and nobody listens to it.
 #[testbed::test]
 async fn a_holder_that_does_not_hear_of_the_break_is_ended() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     let one = session(&server, "").await;
     let enlist = "select leasehold.enlist(7, gen_random_uuid(), true, 600000, 'far', 1, 'deaf')";
     let mut psql = std::process::Command::new(testbed::postgres::program("psql").unwrap())

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Guard, Lost, Session};
 
-use super::{heard, inspector, lock, lost, postgres, queue_of, session, wait_for_lock};
+use super::{
+    heard, inspector, lock, lost, postgres, postgres_with, queue_of, session, wait_for_lock,
+};
 use crate::sql::way::{FAULTS, Fault, Way};
 use testbed::wait_for;
 
@@ -25,7 +27,7 @@ async fn stays_held(guard: &Guard, time: Duration) {
 
 #[testbed::test]
 async fn a_request_that_nobody_drives_on_holds_up_no_renewal() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres();
     let way = Way::to(&server.url()).await;
     let one = far(&way, "3s").await;
     let guard = lock(&one, "held").await;
@@ -53,10 +55,10 @@ async fn a_request_that_nobody_drives_on_holds_up_no_renewal() {
 
 #[testbed::test]
 async fn a_side_connection_that_falls_silent_costs_its_own_lock_only() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres();
     let way = Way::to(&server.url()).await;
     let far = far(&way, "4s").await;
-    let near = session(&server.url(), "mode=session").await;
+    let near = server.session("mode=session").await;
     let free = lock(&far, "free").await;
     let first = lock(&near, "waited for").await;
     let waiting = wait_for_lock(&far, "waited for");
@@ -76,11 +78,11 @@ async fn a_side_connection_that_falls_silent_costs_its_own_lock_only() {
 
 #[testbed::test]
 async fn closing_ends_a_main_connection_that_falls_silent() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres();
     let way = Way::to(&server.url()).await;
     // Longer than anybody waits here.
     let far = far(&way, "10m").await;
-    let near = session(&server.url(), "mode=session").await;
+    let near = server.session("mode=session").await;
     let guard = lock(&far, "ledger").await;
     way.arm("pg_advisory_unlock", Fault::Silence);
     let closing = tokio::spawn(far.close());
@@ -92,10 +94,10 @@ async fn closing_ends_a_main_connection_that_falls_silent() {
 
 #[testbed::test]
 async fn a_wait_without_a_connection_still_takes_a_free_lock() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres();
     let way = Way::to(&server.url()).await;
     let far = far(&way, "1s").await;
-    let near = session(&server.url(), "mode=session").await;
+    let near = server.session("mode=session").await;
     let guard = lock(&near, "ledger").await;
     // No side connection is ever made in time.
     way.arm(".enlist(", Fault::HeldBack);
@@ -117,8 +119,8 @@ async fn a_wait_without_a_connection_still_takes_a_free_lock() {
 
 #[testbed::test]
 async fn nobody_waits_for_a_standby() {
-    let (_folder, server) = postgres(&[]);
-    let one = session(&server.url(), "mode=session&ttl=5s").await;
+    let server = postgres_with(&[]);
+    let one = server.session("mode=session&ttl=5s").await;
     let guard = lock(&one, "held").await;
     server.sql("alter system set synchronous_standby_names = 'away'");
     server.sql("select pg_reload_conf()");
@@ -136,11 +138,11 @@ async fn nobody_waits_for_a_standby() {
 /// had is free, at the latest after the ttl, and the session goes on.
 #[testbed::test]
 async fn where_locks_belong_to_connections_a_lost_request_leaves_nothing_held() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres();
     let way = Way::to(&server.url()).await;
     let options = "mode=session&ttl=3s&sslmode=disable";
     let far = session(&way.url(), options).await;
-    let near = session(&server.url(), options).await;
+    let near = server.session(options).await;
     let inspector = inspector(&format!("{}?mode=session", server.url())).await;
     for fault in FAULTS {
         let what = format!("{fault:?}");

@@ -5,14 +5,13 @@ use std::collections::HashSet;
 use futures_util::future::join_all;
 use leasehold::Guard;
 
-use super::{LONG, heard, inspector, lock, postgres, queue_of, session, wait_for_lock};
-use testbed::postgres::Postgres;
+use super::{LONG, Site, heard, lock, postgres, postgres_with, queue_of, wait_for_lock};
 
 /// What dies in a table that is small when a plan is made is in the way of every request
 /// that reads it as a whole.
 #[testbed::test]
 async fn no_lock_is_found_by_reading_the_whole_table() {
-    let (_folder, server) = postgres(&["autovacuum=off"]);
+    let server = postgres_with(&["autovacuum=off"]);
     // The server counts what it has told others of when a connection ends.
     let are_gone = || {
         testbed::wait_for("the counts", || {
@@ -25,15 +24,12 @@ async fn no_lock_is_found_by_reading_the_whole_table() {
         let count = format!("select {kind} from pg_stat_user_tables where relname = 'claim'");
         server.sql(&count).parse::<u64>().unwrap()
     };
-    session(&server.url(), "ttl=1h").await.close().await;
+    server.session("ttl=1h").await.close().await;
     are_gone();
     // Now it knows that nothing is in it.
     server.sql("vacuum analyze leasehold.claim");
     let before = [scans("seq_scan"), scans("idx_scan")];
-    let (one, other) = (
-        session(&server.url(), "ttl=1h").await,
-        session(&server.url(), "ttl=1h").await,
-    );
+    let [one, other] = server.sessions("ttl=1h").await;
     for _ in 0..20 {
         let guard = lock(&one, "ledger").await;
         assert!(other.mutex("ledger").try_lock().await.unwrap().is_none());
@@ -56,12 +52,9 @@ async fn no_lock_is_found_by_reading_the_whole_table() {
 
 #[testbed::test]
 async fn a_hand_over_is_two_statements_and_a_session_few_connections() {
-    let (_folder, server) = postgres(&["track_functions=pl"]);
-    let (one, other) = (
-        session(&server.url(), "ttl=1h").await,
-        session(&server.url(), "ttl=1h").await,
-    );
-    let inspector = inspector(&server.url()).await;
+    let server = postgres_with(&["track_functions=pl"]);
+    let [one, other] = server.sessions("ttl=1h").await;
+    let inspector = server.inspector().await;
     // The server counts what it has told others of; it does so late.
     let calls = |function: &str| {
         server.sql("select pg_stat_force_next_flush()");
@@ -93,8 +86,8 @@ async fn a_hand_over_is_two_statements_and_a_session_few_connections() {
 }
 
 /// Requests of ours that the server has seen, of those that are about claims.
-fn statements(server: &Postgres) -> usize {
-    let log = std::fs::read_to_string(server.data().join("log")).unwrap();
+fn statements(server: &Site) -> usize {
+    let log = server.log();
     let is_ours = |line: &&str| {
         let functions = ["enqueue(", "withdraw(", "look(", "take_over("];
         line.contains("statement: ") && functions.iter().any(|name| line.contains(name))
@@ -104,10 +97,10 @@ fn statements(server: &Postgres) -> usize {
 
 #[testbed::test]
 async fn eight_that_hand_a_lock_around_make_two_statements_for_each_grant() {
-    let (_folder, server) = postgres(&["log_statement=all"]);
+    let server = postgres_with(&["log_statement=all"]);
     let mut sessions = Vec::new();
     for _ in 0..8 {
-        sessions.push(session(&server.url(), "ttl=1h").await);
+        sessions.push(server.session("ttl=1h").await);
     }
     let before = statements(&server);
     let grants = 40;
@@ -130,9 +123,9 @@ async fn eight_that_hand_a_lock_around_make_two_statements_for_each_grant() {
 
 #[testbed::test]
 async fn many_locks_are_renewed_a_thousand_at_a_time() {
-    let (_folder, server) = postgres(&["log_statement=all"]);
+    let server = postgres_with(&["log_statement=all"]);
     // No renewal is due while this test runs, but for those that it asks for.
-    let one = session(&server.url(), "ttl=1h").await;
+    let one = server.session("ttl=1h").await;
     let mut guards = Vec::new();
     for part in 0..200 {
         let names = (0..50).map(|number| format!("many/{part}/{number}"));
@@ -151,7 +144,7 @@ async fn many_locks_are_renewed_a_thousand_at_a_time() {
         (server.sql(end) != "0").then_some(())
     });
     let log = testbed::wait_for("a round", || {
-        let log = std::fs::read_to_string(server.data().join("log")).unwrap();
+        let log = server.log();
         (log.lines().filter(|line| is_renewal(line)).count() >= 10).then_some(log)
     });
     // Ten statements ask after all ten thousand.
@@ -169,8 +162,8 @@ fn is_renewal(line: &str) -> bool {
 
 #[testbed::test]
 async fn what_is_asked_at_the_same_time_is_committed_together() {
-    let (_folder, server) = postgres(&[]);
-    let session = session(&server.url(), "ttl=1h&connections=1").await;
+    let server = postgres();
+    let session = server.session("ttl=1h&connections=1").await;
     let name = |task: usize| format!("ledger/{task}");
     let mut fewest = usize::MAX;
     for _ in 0..5 {
@@ -195,15 +188,15 @@ async fn what_is_asked_at_the_same_time_is_committed_together() {
 
 #[testbed::test]
 async fn whoever_asks_for_a_name_that_is_in_use_holds_up_no_other() {
-    let (_folder, server) = postgres(&[]);
-    let session = session(&server.url(), "ttl=1h&connections=2").await;
+    let server = postgres_with(&[]);
+    let session = server.session("ttl=1h&connections=2").await;
     let server = std::sync::Arc::new(server);
     // Somebody is at its queue and does not get on.
     let hot = "hashtextextended('hot', 7809639172)";
     let get_stuck = format!("select pg_advisory_lock({hot}), pg_sleep(600)");
     let stuck = std::thread::spawn({
         let server = server.clone();
-        move || server.try_sql(&get_stuck)
+        move || server.postgres().try_sql(&get_stuck)
     });
     let at_it = "select count(*) from pg_locks where locktype = 'advisory' and granted";
     testbed::wait_for("the lock", || (server.sql(at_it) != "0").then_some(()));

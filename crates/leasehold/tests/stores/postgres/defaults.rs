@@ -1,13 +1,12 @@
 //! What a server, a database or a role sets for every transaction does not reach
 //! ours.
 
-use super::{heard, lock, postgres, session, wait_for_lock};
-use testbed::postgres::Postgres;
+use super::{Site, heard, lock, postgres_with, session, wait_for_lock};
 use testbed::wait_for;
 
 #[testbed::test]
 async fn defaults_that_change_under_a_session_do_not_reach_it() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     server.sql("create role app superuser login");
     let url = server.url_as("app");
     let (one, other) = (session(&url, "ttl=5s").await, session(&url, "ttl=5s").await);
@@ -27,7 +26,7 @@ async fn defaults_that_change_under_a_session_do_not_reach_it() {
 }
 
 /// Writes down how each transaction of ours commits.
-fn watch_commits(server: &Postgres) {
+fn watch_commits(server: &Site) {
     server.sql(
         "create table commits (how text, of text); \
          create function note_commit() returns trigger language plpgsql as $$ begin \
@@ -43,7 +42,7 @@ fn watch_commits(server: &Postgres) {
 }
 
 /// Opens, locks, renews, releases, closes; says how that was committed.
-async fn ways_to_commit(server: &Postgres, one: leasehold::Session) -> String {
+async fn ways_to_commit(server: &Site, one: leasehold::Session) -> String {
     server.sql("truncate commits");
     let guard = lock(&one, "ledger").await;
     wait_for("a renewal", || {
@@ -59,7 +58,7 @@ async fn ways_to_commit(server: &Postgres, one: leasehold::Session) -> String {
 
 #[testbed::test]
 async fn every_commit_is_on_disk_and_sees_the_present_whatever_the_role_says() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     server.sql("create role app superuser login");
     let url = server.url_as("app");
     let before = session(&url, "ttl=1s").await;

@@ -2,29 +2,26 @@
 
 use leasehold::Lost;
 
-use super::{lock, lost, postgres, session};
-use testbed::postgres::Postgres;
+use super::{Site, lock, lost, postgres, postgres_with};
 
 /// As it looks after a failover to a standby that had not got everything: this
 /// SQL undoes what it lacks. The connections for requests have ended, as they do,
 /// but that is found out only by the next request.
-fn fail_over(server: &Postgres, undone: &str) {
+fn fail_over(server: &Site, undone: &str) {
     server.sql(&format!(
         "update leasehold.meta set server = 'another'; {undone}"
     ));
     server.sql(
         "select pg_terminate_backend(pid, 10000) from pg_stat_activity \
-         where application_name = 'leasehold' and query like '%\"leasehold\".%'",
+         where datname = current_database() and application_name = 'leasehold' \
+         and query like '%\"leasehold\".%'",
     );
 }
 
 #[testbed::test]
 async fn the_first_request_after_a_failover_draws_a_greater_token() {
-    let (_folder, server) = postgres(&[]);
-    let (one, other) = (
-        session(&server.url(), "ttl=1h").await,
-        session(&server.url(), "ttl=1h").await,
-    );
+    let server = postgres();
+    let [one, other] = server.sessions("ttl=1h").await;
     for is_together in [false, true] {
         let guard = lock(&one, "ledger").await;
         let undone = "select setval('leasehold.token', 1); delete from leasehold.claim";
@@ -43,11 +40,8 @@ async fn the_first_request_after_a_failover_draws_a_greater_token() {
 
 #[testbed::test]
 async fn a_lease_whose_last_renewals_are_forgotten_is_not_taken_over() {
-    let (_folder, server) = postgres(&[]);
-    let (one, other) = (
-        session(&server.url(), "ttl=1h").await,
-        session(&server.url(), "ttl=1h").await,
-    );
+    let server = postgres();
+    let [one, other] = server.sessions("ttl=1h").await;
     let guard = lock(&one, "ledger").await;
     // Only the holder's: whoever asks next neither opens nor renews before.
     let late = "update leasehold.session set expires = clock_timestamp() - interval '1 s' \
@@ -62,18 +56,15 @@ async fn a_lease_whose_last_renewals_are_forgotten_is_not_taken_over() {
         &server,
         "update leasehold.session set expires = '-infinity'",
     );
-    let third = session(&server.url(), "ttl=1h").await;
+    let third = server.session("ttl=1h").await;
     let again = third.mutex("ledger").try_lock().await.unwrap();
     assert!(again.is_some());
 }
 
 #[testbed::test]
 async fn a_release_that_a_failover_forgot_is_made_again() {
-    let (_folder, mut server) = postgres(&[]);
-    let (one, other) = (
-        session(&server.url(), "ttl=20s").await,
-        session(&server.url(), "ttl=20s").await,
-    );
+    let mut server = postgres_with(&[]);
+    let [one, other] = server.sessions("ttl=20s").await;
     let kept = lock(&one, "kept").await;
     let guard = lock(&one, "ledger").await;
     server.sql("create table forgotten as select * from leasehold.claim where name = 'ledger'");
@@ -90,8 +81,8 @@ async fn a_release_that_a_failover_forgot_is_made_again() {
 
 #[testbed::test]
 async fn a_failover_lifts_the_counter_and_verifies_what_is_held() {
-    let (_folder, server) = postgres(&[]);
-    let one = session(&server.url(), "ttl=3s").await;
+    let server = postgres();
+    let one = server.session("ttl=3s").await;
     let guard = lock(&one, "ledger").await;
     // As it looks after a failover to a standby which had not got everything.
     server.sql("update leasehold.meta set server = 'another 00000001'");

@@ -1,49 +1,39 @@
 //! Several servers in one URL: the one that takes writes is used.
 
+use super::{Site, lock, lost, postgres_with, session};
 use leasehold::{ErrorKind, Lost};
 
-use super::{lock, lost, postgres, session};
 use crate::sql::way::Way;
-use testbed::postgres::{Postgres, SUPERUSER};
+use testbed::Placed;
+use testbed::postgres::{Postgres, SUPERUSER, command, hand_over, program};
 
 /// A standby that follows the server.
-pub(crate) fn standby_of(server: &Postgres, folder: &std::path::Path) -> Postgres {
-    let data = folder.join("standby");
-    std::fs::create_dir(&data).unwrap();
-    testbed::postgres::hand_over(&data);
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(&data, mode).unwrap();
-    let mut backup =
-        testbed::postgres::command(testbed::postgres::program("pg_basebackup").unwrap());
-    let options = [
-        "-R",
-        "-X",
-        "stream",
-        "-c",
-        "fast",
-        "-d",
-        &server.url(),
-        "-D",
-    ];
-    let status = backup.args(options).arg(&data).status().unwrap();
-    assert!(status.success());
-    Postgres::start_on(data, Vec::new())
+pub(crate) fn standby_of(server: &Site) -> Placed<Postgres> {
+    Placed::start(|folder| {
+        hand_over(folder);
+        let data = folder.join("data");
+        let mut backup = command(program("pg_basebackup").unwrap());
+        backup.args(["-R", "-X", "stream", "-c", "fast"]);
+        let backup = backup.args(["-d", &server.url(), "-D"]).arg(&data);
+        assert!(backup.status().unwrap().success());
+        Postgres::start_on(data, Vec::new())
+    })
 }
 
-fn both(first: &Postgres, second: &Postgres) -> String {
-    let (first, second) = (first.port, second.port);
+fn url(ports: [u16; 2]) -> String {
+    let [first, second] = ports;
     format!("postgres://{SUPERUSER}@127.0.0.1:{first},127.0.0.1:{second}/postgres")
 }
 
 #[testbed::test]
 async fn a_session_follows_the_promotion_of_a_standby() {
-    let (folder, mut server) = postgres(&["wal_level=replica"]);
+    let mut server = postgres_with(&["wal_level=replica"]);
     // Wherever the one that takes writes is named.
-    session(&server.url(), "").await.close().await;
-    let standby = standby_of(&server, folder.path());
+    server.session("").await.close().await;
+    let standby = standby_of(&server);
     let (one, other) = (
-        session(&both(&standby, &server), "ttl=20s").await,
-        session(&both(&server, &standby), "ttl=20s").await,
+        session(&url([standby.port, server.postgres().port]), "ttl=20s").await,
+        session(&url([server.postgres().port, standby.port]), "ttl=20s").await,
     );
     let guard = lock(&one, "ledger").await;
     assert!(other.mutex("ledger").try_lock().await.unwrap().is_none());
@@ -64,10 +54,14 @@ async fn a_session_follows_the_promotion_of_a_standby() {
 
 #[testbed::test]
 async fn a_lock_of_a_connection_is_lost_with_its_server_and_had_again_on_the_other() {
-    let (folder, mut server) = postgres(&["wal_level=replica"]);
-    session(&server.url(), "mode=session").await.close().await;
-    let standby = standby_of(&server, folder.path());
-    let one = session(&both(&standby, &server), "mode=session&ttl=1h").await;
+    let mut server = postgres_with(&["wal_level=replica"]);
+    server.session("mode=session").await.close().await;
+    let standby = standby_of(&server);
+    let one = session(
+        &url([standby.port, server.postgres().port]),
+        "mode=session&ttl=1h",
+    )
+    .await;
     let guard = lock(&one, "ledger").await;
     server.kill();
     assert_eq!(lost(&guard).await, Lost::Gone);
@@ -78,10 +72,10 @@ async fn a_lock_of_a_connection_is_lost_with_its_server_and_had_again_on_the_oth
 
 #[testbed::test]
 async fn where_no_server_takes_writes_that_is_said() {
-    let (folder, mut server) = postgres(&["wal_level=replica"]);
-    session(&server.url(), "").await.close().await;
-    let standby = standby_of(&server, folder.path());
-    let url = both(&server, &standby);
+    let mut server = postgres_with(&["wal_level=replica"]);
+    server.session("").await.close().await;
+    let standby = standby_of(&server);
+    let url = url([server.postgres().port, standby.port]);
     server.kill();
     let error = leasehold::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -91,13 +85,10 @@ async fn where_no_server_takes_writes_that_is_said() {
 /// As when a machine loses its power: nobody says that the connections ended.
 #[testbed::test(timed)]
 async fn a_host_that_is_silent_is_passed_over_in_time() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     let way = Way::to(&server.url()).await;
     // The same server by two ways, so that it has the claim.
-    let url = format!(
-        "postgres://{SUPERUSER}@127.0.0.1:{},127.0.0.1:{}/postgres",
-        way.port, server.port
-    );
+    let url = url([way.port, server.postgres().port]);
     let one = session(&url, "ttl=5s&sslmode=disable").await;
     let guard = lock(&one, "ledger").await;
     let of_connection = session(&url, "schema=other&mode=session&ttl=1s&sslmode=disable").await;

@@ -12,12 +12,15 @@ mod pooler;
 mod rule;
 mod stamps;
 
+use crate::sql::{Kind, Site};
 use crate::steps::{LONG, heard, inspector, lock, lost, queue_of, session, wait_for_lock};
-use testbed::postgres::Postgres;
 
-/// A server with these settings, or `None` if this machine has no PostgreSQL.
-fn postgres(settings: &[&str]) -> (tempfile::TempDir, Postgres) {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Postgres::start(folder.path(), settings);
-    (folder, server)
+/// A database on the server that cases share.
+fn postgres() -> Site {
+    Kind::Postgres.shared()
+}
+
+/// The database of one with these settings.
+fn postgres_with(settings: &[&str]) -> Site {
+    Kind::Postgres.alone(settings)
 }

@@ -1,14 +1,14 @@
 //! Behind a pooler that gives each transaction another connection.
 
+use super::{Site, heard, inspector, lock, postgres_with, queue_of, session, wait_for_lock};
 use std::path::Path;
 use std::process::Child;
 
 use leasehold::ErrorKind;
 use leasehold::engine::Severity;
 
-use super::{heard, inspector, lock, postgres, queue_of, session, wait_for_lock};
-use testbed::postgres::{Postgres, command, hand_over};
-use testbed::{free_port, wait_for};
+use testbed::postgres::{command, hand_over};
+use testbed::{Placed, free_port, wait_for};
 
 /// A running PgBouncer, ended when it is dropped.
 struct Pooler {
@@ -17,15 +17,17 @@ struct Pooler {
 }
 
 impl Pooler {
-    fn start(folder: &Path, server: &Postgres) -> Self {
-        Self::start_ignoring(folder, server, "extra_float_digits")
+    fn start(server: &Site) -> Placed<Self> {
+        Self::start_ignoring(server, "extra_float_digits")
     }
 
     /// One that takes connections that bring these settings along.
-    fn start_ignoring(folder: &Path, server: &Postgres, settings: &str) -> Self {
+    fn start_ignoring(server: &Site, settings: &str) -> Placed<Self> {
+        Placed::start(|folder| Self::start_in(folder, server, settings))
+    }
+
+    fn start_in(own: &Path, server: &Site, settings: &str) -> Self {
         let port = free_port();
-        let own = folder.join(format!("pooler-{port}"));
-        std::fs::create_dir(&own).unwrap();
         let (users, config) = (own.join("users"), own.join("config"));
         std::fs::write(&users, "\"u\" \"\"\n").unwrap();
         let text = format!(
@@ -34,12 +36,12 @@ impl Pooler {
              auth_type = trust\nauth_file = {}\npool_mode = transaction\n\
              default_pool_size = 3\nmax_client_conn = 200\nlogfile = {}\n\
              ignore_startup_parameters = {settings}\n",
-            server.port,
+            server.postgres().port,
             users.display(),
             own.join("log").display(),
         );
         std::fs::write(&config, text).unwrap();
-        hand_over(&own);
+        hand_over(own);
         let process = command("pgbouncer").arg("-q").arg(&config).spawn().unwrap();
         let pooler = Self { process, port };
         wait_for("the pooler", || {
@@ -69,8 +71,8 @@ fn lacks_pgbouncer() -> Option<&'static str> {
 #[testbed::test]
 async fn locks_work_behind_a_pooler_and_doctor_says_what_does_not() {
     testbed::need(lacks_pgbouncer());
-    let (folder, server) = postgres(&[]);
-    let pooler = Pooler::start(folder.path(), &server);
+    let server = postgres_with(&[]);
+    let pooler = Pooler::start(&server);
     let (one, other) = (
         session(&pooler.url(), "ttl=10s").await,
         session(&pooler.url(), "ttl=10s").await,
@@ -91,7 +93,7 @@ async fn locks_work_behind_a_pooler_and_doctor_says_what_does_not() {
         .iter()
         .find(|finding| finding.what.contains("LISTEN"));
     assert_eq!(told.unwrap().severity, Severity::Warning, "{findings:?}");
-    let direct = super::inspector(&server.url()).await;
+    let direct = server.inspector().await;
     let findings = direct.examine().await.unwrap();
     let is_warned = findings
         .iter()
@@ -102,10 +104,10 @@ async fn locks_work_behind_a_pooler_and_doctor_says_what_does_not() {
 #[testbed::test]
 async fn locks_that_belong_to_connections_are_refused_behind_a_pooler() {
     testbed::need(lacks_pgbouncer());
-    let (folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     // The one refuses what a connection of ours brings along, the other drops it.
     for settings in ["extra_float_digits", "extra_float_digits,options"] {
-        let pooler = Pooler::start_ignoring(folder.path(), &server, settings);
+        let pooler = Pooler::start_ignoring(&server, settings);
         let url = format!("{}?mode=session", pooler.url());
         let error = leasehold::connect(&url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
@@ -116,6 +118,6 @@ async fn locks_that_belong_to_connections_are_refused_behind_a_pooler() {
             .find(|finding| finding.what.contains("pooler"));
         assert_eq!(told.unwrap().severity, Severity::Unfit, "{findings:?}");
     }
-    let direct = session(&server.url(), "mode=session").await;
+    let direct = server.session("mode=session").await;
     lock(&direct, "ledger").await.release().await.unwrap();
 }

@@ -2,8 +2,7 @@
 
 use leasehold::rule::{self, Claim, Verdict, Watch};
 
-use super::{postgres, session};
-use testbed::postgres::Postgres;
+use super::{Site, postgres_with};
 
 const SESSION: &str = "00000000-0000-0000-0000-000000000001";
 
@@ -47,9 +46,9 @@ fn put(name: &str, capacity: u32, queue: &[Claim]) -> String {
     )
 }
 
-async fn scene(server: &Postgres) {
+async fn scene(server: &Site) {
     // Makes the tables.
-    session(&server.url(), "").await.close().await;
+    server.session("").await.close().await;
     server.sql(&format!(
         "select leasehold.open('{SESSION}', 3600000, 'host', 1, '')"
     ));
@@ -66,7 +65,7 @@ fn verdict(capacity: u32, queue: &[Claim], order: u64) -> String {
 
 #[testbed::test]
 async fn the_functions_give_the_verdicts_of_the_rule() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     scene(&server).await;
     let (mut script, mut expected) = (String::new(), Vec::new());
     for capacity in 1..=3 {
@@ -85,7 +84,7 @@ async fn the_functions_give_the_verdicts_of_the_rule() {
             }
         }
     }
-    let answers = server.script(&script);
+    let answers = server.postgres().script(&script);
     let answers: Vec<_> = answers.lines().collect();
     assert!(expected.len() > 500, "{}", expected.len());
     assert_eq!(answers, expected);
@@ -93,7 +92,7 @@ async fn the_functions_give_the_verdicts_of_the_rule() {
 
 #[testbed::test]
 async fn whoever_holds_now_and_did_not_before_is_told_and_nobody_else() {
-    let (_folder, server) = postgres(&[]);
+    let server = postgres_with(&[]);
     scene(&server).await;
     let channel = SESSION.replace('-', "");
     let mut script = format!("listen leasehold_{channel};\n");
@@ -119,7 +118,7 @@ async fn whoever_holds_now_and_did_not_before_is_told_and_nobody_else() {
             }
         }
     }
-    let answers = server.script(&script);
+    let answers = server.postgres().script(&script);
     let answers: Vec<_> = answers
         .lines()
         .map(|line| match line.split_once("payload \"") {

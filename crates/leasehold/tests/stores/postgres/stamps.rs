@@ -1,11 +1,11 @@
 //! Marks of stamps: what is left of them in the tables.
 
-use super::{postgres, session};
+use super::postgres;
 
 #[testbed::test]
 async fn old_marks_of_locks_that_nobody_uses_are_swept() {
-    let (_folder, server) = postgres(&[]);
-    let one = session(&server.url(), "ttl=1h").await;
+    let server = postgres();
+    let one = server.session("ttl=1h").await;
     let [idle, used, recent, other] =
         ["idle", "in use", "recent", "other"].map(|name| one.rwlock(name));
     let (was_idle, was_used) = (idle.stamp().await.unwrap(), used.stamp().await.unwrap());

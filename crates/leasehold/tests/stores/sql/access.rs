@@ -97,11 +97,10 @@ async fn a_table_that_is_not_ours_or_may_not_be_used_costs_memos_and_no_locks(ki
     let app = site.user("app");
     match kind {
         Kind::Postgres => {
-            _ = site.sql(
-                "grant usage on schema old to app; \
-             grant usage, select, update on sequence old.token to app; \
-             grant select, insert, update, delete on all tables in schema old to app",
-            )
+            let grants = "grant usage on schema old to app; \
+                 grant usage, select, update on sequence old.token to app; \
+                 grant select, insert, update, delete on all tables in schema old to app";
+            site.sql(grants);
         }
         Kind::MariaDb | Kind::Mysql => {
             for table in ["meta", "session", "claim", "eviction"] {

@@ -10,7 +10,7 @@ cases! {
 async fn a_failed_try_writes_nothing_and_a_session_has_few_connections(kind: Kind) {
     let settings: &[&str] = kind.pick(&["autovacuum=off"], &[]);
     let site = kind.alone(settings);
-    let (one, other) = (site.session("ttl=1h").await, site.session("ttl=1h").await);
+    let [one, other] = site.sessions("ttl=1h").await;
     let _guard = lock(&one, "ledger").await;
     // Where the log of changes ends.
     let end = || {

@@ -26,7 +26,7 @@ async fn time_limits_of_the_server_do_not_reach_us(kind: Kind) {
             "max-execution-time=1",
         ],
     });
-    let (one, other) = (site.session("ttl=20s").await, site.session("ttl=20s").await);
+    let [one, other] = site.sessions("ttl=20s").await;
     for _ in 0..20 {
         let guard = lock(&one, "ledger").await;
         let waiting = wait_for_lock(&other, "ledger");

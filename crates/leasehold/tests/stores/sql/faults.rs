@@ -22,7 +22,7 @@ cases! {
 
 /// One that holds a lock, and one that waits for it.
 async fn a_hold_and_a_wait(site: &Site) -> (Guard, JoinHandle<Guard>) {
-    let (one, other) = (site.session("ttl=20s").await, site.session("ttl=20s").await);
+    let [one, other] = site.sessions("ttl=20s").await;
     let guard = lock(&one, "ledger").await;
     let waiting = wait_for_lock(&other, "ledger");
     queue_of(&site.inspector().await, "ledger", 2).await;

@@ -108,7 +108,7 @@ async fn nobody_is_granted_the_lock_before_the_commit<DB: Client>(kind: Kind) {
 
 async fn a_release_waits_for_the_transaction<DB: Client>(kind: Kind) {
     let (site, pool) = scene::<DB>(kind).await;
-    let (one, other) = (site.session("ttl=20s").await, site.session("ttl=20s").await);
+    let [one, other] = site.sessions("ttl=20s").await;
     let guard = lock(&one, "account/1").await;
     let mut tx = pool.begin().await.unwrap();
     DB::fence(&guard, &mut tx).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_pool_of_the_user_serves_as_well<DB: Client>(kind: Kind) {
 
 async fn a_fence_of_one_reader_keeps_no_other_from_leaving<DB: Client>(kind: Kind) {
     let (site, pool) = scene::<DB>(kind).await;
-    let (one, other) = (site.session("ttl=1h").await, site.session("ttl=1h").await);
+    let [one, other] = site.sessions("ttl=1h").await;
     let third = site.session("ttl=1h").await;
     let first = one.rwlock("account/1").read().await.unwrap();
     let second = other.rwlock("account/1").read().await.unwrap();

@@ -35,6 +35,8 @@ pub(crate) struct Site {
     server: Arc<Placed<Server>>,
 }
 
+const TABLES: [&str; 5] = ["meta", "session", "claim", "eviction", "memo"];
+
 /// Does the same with a server of either kind.
 macro_rules! with {
     ($server:expr, $it:ident => $does:expr) => {
@@ -149,6 +151,15 @@ impl Site {
         steps::session(&self.url(), options).await
     }
 
+    /// So many alike.
+    pub(crate) async fn sessions<const N: usize>(&self, options: &str) -> [Session; N] {
+        let mut sessions = Vec::new();
+        for _ in 0..N {
+            sessions.push(self.session(options).await);
+        }
+        sessions.try_into().expect("there are N")
+    }
+
     pub(crate) async fn inspector(&self) -> Inspector {
         steps::inspector(&self.url()).await
     }
@@ -166,7 +177,10 @@ impl Site {
         match &**self.server {
             Server::Postgres(server) => server.sql_in(&self.database, text),
             Server::Mysql(server) => {
-                let text = text.replace("leasehold.", "leasehold_");
+                let named = |text: String, table: &&str| {
+                    text.replace(&format!("leasehold.{table}"), &format!("leasehold_{table}"))
+                };
+                let text = TABLES.iter().fold(text.to_owned(), named);
                 server.sql_in(&self.database, &text).replace('\t', "|")
             }
         }
@@ -183,10 +197,7 @@ impl Site {
 
     /// From now on PostgreSQL lets in those whom these lines of its configuration name.
     pub(crate) fn admit(&self, lines: &[&str]) {
-        let Server::Postgres(server) = &**self.server else {
-            panic!("{} has no such file", self.kind);
-        };
-        let file = server.data().join("pg_hba.conf");
+        let file = self.postgres().data().join("pg_hba.conf");
         std::fs::write(file, lines.join("\n") + "\n").unwrap();
         self.sql("select pg_reload_conf()");
         wait_for("the new rules", || {
@@ -199,6 +210,20 @@ impl Site {
     pub(crate) fn log(&self) -> String {
         let data = with!(&**self.server, it => it.data());
         std::fs::read_to_string(data.join("log")).unwrap()
+    }
+
+    pub(crate) fn postgres(&self) -> &Postgres {
+        match &**self.server {
+            Server::Postgres(server) => server,
+            Server::Mysql(_) => panic!("it is of {}", self.kind),
+        }
+    }
+
+    pub(crate) fn mysql(&self) -> &Mysql {
+        match &**self.server {
+            Server::Mysql(server) => server,
+            Server::Postgres(_) => panic!("it is of {}", self.kind),
+        }
     }
 
     pub(crate) fn end_connections(&self) {

@@ -63,7 +63,7 @@ fn waits_for_a_standby(site: &Site, does: bool) {
 
 async fn what_waits_for_a_standby_in_vain_is_not_told(kind: Kind) {
     let site = kind.alone(settings(kind));
-    let (one, other) = (site.session("ttl=1h").await, site.session("ttl=1h").await);
+    let [one, other] = site.sessions("ttl=1h").await;
     let engine = Bench::new(&site.url()).await.unwrap().engine().await;
     let (prices, name) = (one.rwlock("prices"), Name::new("jobs").unwrap());
     let held = lock(&one, "jobs").await;

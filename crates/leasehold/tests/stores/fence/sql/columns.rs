@@ -18,8 +18,7 @@ use sqlx_postgres::Postgres;
 
 use super::fence;
 use super::place::{Place, furnished};
-use testbed::mysql::Mysql;
-use testbed::postgres::Postgres as Server;
+use crate::sql::Site;
 use testbed::wait_for;
 
 type Kept = (Option<i64>, Option<String>);
@@ -104,7 +103,7 @@ where
 /// Under MySQL's repeatable read a statement is refused by what is there, and a
 /// plain look shows what was there before: a stale holder would be told that its
 /// own condition was not met. A look with a lock tells it.
-pub(crate) async fn a_look_at_columns_needs_a_lock(server: &Mysql) {
+pub(crate) async fn a_look_at_columns_needs_a_lock(server: &Site) {
     let pool = furnished::<MySql>(&server.url()).await;
     let mut other = pool.acquire().await.unwrap();
     let table = "create table account (balance bigint not null, fence_token bigint, \
@@ -139,7 +138,7 @@ pub(crate) async fn a_look_at_columns_needs_a_lock(server: &Mysql) {
 /// A statement that waited for the next holder's claim looks at the row again
 /// and is refused. One that has looked before, and does not name the mark, is
 /// not.
-pub(crate) async fn a_statement_that_waited_looks_again(server: &Server) {
+pub(crate) async fn a_statement_that_waited_looks_again(server: &Site) {
     let pool = furnished::<Postgres>(&server.url()).await;
     server.sql("create table account (balance bigint, fence_token bigint, fence_holder text)");
     server.sql("insert into account values (100, 7, '0000000000000007')");
@@ -169,7 +168,8 @@ pub(crate) async fn a_statement_that_waited_looks_again(server: &Server) {
         });
         tokio::task::block_in_place(|| {
             wait_for("the older one waits", || {
-                let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+                let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' \
+                             and datname = current_database()";
                 (server.sql(waits) == "1").then_some(())
             });
         });

@@ -10,8 +10,7 @@ use sqlx_postgres::{PgPool, Postgres};
 
 use super::fence;
 use super::place::{Place, add, furnished, tell};
-use testbed::mysql::Mysql;
-use testbed::postgres::Postgres as Server;
+use crate::sql::Site;
 use testbed::wait_for;
 
 const LOOK: &str = "select token from leasehold_fence where resource = 'all'";
@@ -27,7 +26,7 @@ async fn claim(pool: &PgPool, token: u64) -> leasehold::fence::ClaimedSql {
 
 /// Who only looks at the mark and compares writes after the next one has, in
 /// every isolation level: the two transactions write different rows.
-pub(crate) async fn a_look_without_a_lock_lets_a_stale_write_in(server: &Server) {
+pub(crate) async fn a_look_without_a_lock_lets_a_stale_write_in(server: &Site) {
     let pool = furnished::<Postgres>(&server.url()).await;
     for (round, level) in Postgres::LEVELS[..2].iter().enumerate() {
         let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);
@@ -52,7 +51,7 @@ pub(crate) async fn a_look_without_a_lock_lets_a_stale_write_in(server: &Server)
 /// A transaction that waited for the mark under repeatable read has a picture of
 /// the data from before it waited. It is not let in with it, also if the one
 /// before it only checked; read committed goes on with what is there.
-pub(crate) async fn who_waited_under_repeatable_read_begins_again(server: &Server) {
+pub(crate) async fn who_waited_under_repeatable_read_begins_again(server: &Site) {
     let pool = furnished::<Postgres>(&server.url()).await;
     for (round, level) in Postgres::LEVELS.iter().enumerate() {
         let (old, new) = (round as u64 * 2 + 1, round as u64 * 2 + 2);
@@ -75,7 +74,8 @@ pub(crate) async fn who_waited_under_repeatable_read_begins_again(server: &Serve
         });
         tokio::task::block_in_place(|| {
             wait_for("the next one waits", || {
-                let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+                let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' \
+                             and datname = current_database()";
                 (server.sql(waits) == "1").then_some(())
             });
         });
@@ -96,7 +96,7 @@ pub(crate) async fn who_waited_under_repeatable_read_begins_again(server: &Serve
 
 /// MySQL's repeatable read goes on with the picture that its first read made and
 /// tells nobody. Who claims with an old one is refused; read committed is not.
-pub(crate) async fn who_read_before_it_claimed_is_refused(server: &Mysql) {
+pub(crate) async fn who_read_before_it_claimed_is_refused(server: &Site) {
     let pool = furnished::<MySql>(&server.url()).await;
     let all = FencedSql::new("all");
     let read = "select number from stock";
