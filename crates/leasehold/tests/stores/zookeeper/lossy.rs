@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::way::{Fault, Way};
-use super::{ONE, session};
+use super::{ONE, lock, session};
 use crate::LONG;
+use crate::steps::try_lock;
 
 /// The server's numbers for requests.
 const CREATE: i32 = 15;
@@ -92,6 +93,11 @@ async fn every_kind_of_request_and_reply_is_lost_once() {
         join_all(contending).await;
     }
     let mut client = zookeeper.client();
+    // What is held is seen there.
+    let one = session(&zookeeper.url(), "ttl=20s").await;
+    let guard = lock(&one, "lossy/held").await;
+    assert_eq!(client.children("/lossy/held").unwrap().len(), 1);
+    drop(guard);
     for (kind, passes, fault) in cases {
         let path = format!("/lossy/{kind}/{passes}/{fault:?}");
         let left = client.children(&path).unwrap_or_default();
