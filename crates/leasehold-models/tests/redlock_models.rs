@@ -1,6 +1,6 @@
 //! The models of Redlock, row by row; each prints what it found.
 //!
-//! `-- --ignored` runs the rows that take minutes, as `cargo xtask test --all` does;
+//! `LEASEHOLD_TEST_ALL=1` runs the rows that take minutes, as `cargo xtask test --all` does;
 //! `LEASEHOLD_TRACES=1` prints the steps that break what must break.
 
 use std::process::ExitCode;
@@ -20,10 +20,9 @@ fn main() -> ExitCode {
         "the_document_has_these_rows",
         the_document_has_these_rows,
     )];
-    let runs_all = std::env::var_os("LEASEHOLD_TEST_ALL").is_some();
-    trials.extend(rows().map(|row| {
-        let trial = Trial::test(row.name, move || check(row));
-        trial.with_ignored_flag(row.is_long && !runs_all)
+    trials.extend(rows().map(|row| match row.is_long && !testbed::runs_all() {
+        true => testbed::left_out(row.name, "only with --all"),
+        false => Trial::test(row.name, move || check(row)),
     }));
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -455,7 +455,7 @@ mod tests {
                 .contains("longer than its limit")
         );
         assert_eq!(run.left, ["sleep", "sleep"]);
-        ["sleep 986", "sleep 987"].map(until_gone);
+        ["sleep 986", "sleep 987"].iter().for_each(|line| until_gone(line));
     }
 
     #[test]

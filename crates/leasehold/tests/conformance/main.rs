@@ -117,7 +117,7 @@ fn trials(store: &'static Store, spread: Option<usize>) -> Vec<Trial> {
         let needs = (case.needs)(&promises);
         let is_left_out = spread.is_some_and(|from| number % SPREAD != from % SPREAD);
         match needs {
-            Err(why) => testbed::left_out(name, &format!("{} {why}", store.name)),
+            Err(why) => testbed::left_out(name, &format!("not promised: {} {why}", store.name)),
             Ok(()) if is_left_out => testbed::left_out(name, "only with --all"),
             Ok(()) => testbed::trial(name, move || run(store, number, &case)),
         }
