@@ -258,7 +258,8 @@ impl Reading {
     fn complaint(&self, status: ExitStatus) -> Option<String> {
         let mut ended = self.ended.iter();
         let has_failed = ended.any(|case| case.verdict == Verdict::Failed);
-        if !status.success() && !(has_failed && status.code() == Some(FAILED)) {
+        let is_told = has_failed && status.code() == Some(FAILED);
+        if !is_told && !status.success() {
             return Some(format!("it ended with {status}"));
         }
         match self.count {
@@ -455,7 +456,9 @@ mod tests {
                 .contains("longer than its limit")
         );
         assert_eq!(run.left, ["sleep", "sleep"]);
-        ["sleep 986", "sleep 987"].iter().for_each(|line| until_gone(line));
+        ["sleep 986", "sleep 987"]
+            .iter()
+            .for_each(|line| until_gone(line));
     }
 
     #[test]
