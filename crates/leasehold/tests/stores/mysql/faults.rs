@@ -105,9 +105,9 @@ async fn after_a_failover_nobody_is_taken_for_dead_at_once() {
     let guard = lock(&one, "ledger").await;
     // The last renewals did not get to the server that takes writes now.
     server.sql(
-        "update leasehold_meta set server = 'another'; update leasehold_session \
+        "begin; update leasehold_meta set server = 'another'; update leasehold_session \
          set expires = utc_timestamp(6) - interval 1 second where id in \
-         (select session from leasehold_claim)",
+         (select session from leasehold_claim); commit",
     );
     assert!(other.mutex("ledger").try_lock().await.unwrap().is_none());
     let left = "select count(*) from leasehold_session where expires > utc_timestamp(6)";
@@ -122,8 +122,8 @@ async fn a_renewal_that_a_failover_forgot_is_made_good() {
     let one = server.session("ttl=3s").await;
     let guard = lock(&one, "ledger").await;
     server.sql(
-        "update leasehold_meta set server = 'another'; update leasehold_session \
-         set expires = utc_timestamp(6) - interval 1 second",
+        "begin; update leasehold_meta set server = 'another'; update leasehold_session \
+         set expires = utc_timestamp(6) - interval 1 second; commit",
     );
     let renewed = "select count(*) from leasehold_session where expires > utc_timestamp(6)";
     testbed::wait_for("a renewal", || (server.sql(renewed) == "1").then_some(()));

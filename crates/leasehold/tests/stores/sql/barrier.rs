@@ -28,10 +28,12 @@ async fn nobody_is_taken_for_gone_by_a_server_that_was_replaced(kind: Kind) {
     let leaving = tokio::spawn(first.leave());
     queue_of(&site.inspector().await, "load/test", 1).await;
     // As one that has not heard of the last renewals: a standby that took the place of
-    // another, or a server that was down meanwhile.
+    // another, or a server that was down meanwhile. Whoever looks in between would see only
+    // half of it.
     let replaced = kind.pick("server = 'another'", "started = started - 1000");
     site.sql(&format!(
-        "update leasehold.meta set {replaced}; update leasehold.session set expires = {}",
+        "begin; update leasehold.meta set {replaced}; \
+         update leasehold.session set expires = {}; commit",
         kind.ago(60)
     ));
     // Longer than it takes to look again.

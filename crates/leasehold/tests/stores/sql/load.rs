@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::Session;
 use testbed::times;
 
 use super::Kind;
@@ -26,6 +27,12 @@ async fn many_clients_on_many_names(kind: Kind, seconds: usize, sessions: usize,
     for _ in 0..sessions {
         opened.push(site.session("ttl=30s&connections=4").await);
     }
+    // Of several who insert the row of a new name at once InnoDB may undo one, who asks
+    // again; nobody hears of it. Locks that have their rows deadlock no more.
+    if kind != Kind::Postgres {
+        use_all(&opened[..4]).await;
+    }
+    let before = kind.pick(0, site.log().len());
     let until = Instant::now() + Duration::from_secs(seconds as u64);
     let mut clients = Vec::new();
     for (client, session) in opened.iter().cycle().take(sessions * tasks).enumerate() {
@@ -39,10 +46,10 @@ async fn many_clients_on_many_names(kind: Kind, seconds: usize, sessions: usize,
     for session in opened {
         session.close().await;
     }
-    let log = site.log();
+    let log = &site.log()[before..];
     let wrong = kind.pick("ERROR", "deadlock");
-    let told: Vec<_> = log.lines().filter(|line| line.contains(wrong)).collect();
-    assert!(told.is_empty(), "{told:?}");
+    // With all that the server says of it.
+    assert_eq!(log.find(wrong).map(|at| &log[at..]), None);
     if kind == Kind::Postgres {
         let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
         assert_eq!(site.sql(deadlocks), "0");
@@ -51,8 +58,21 @@ async fn many_clients_on_many_names(kind: Kind, seconds: usize, sessions: usize,
     assert_eq!(site.sql(left), "0");
 }
 
+/// Each of them takes and gives back every lock, in the same order.
+async fn use_all(sessions: &[Session]) {
+    let using = sessions.iter().cloned().map(|session| async move {
+        for number in 0..200 {
+            let guard = lock(&session, &format!("name/{number}")).await;
+            guard.release().await.unwrap();
+        }
+    });
+    for using in using.map(tokio::spawn).collect::<Vec<_>>() {
+        using.await.unwrap();
+    }
+}
+
 /// Takes and gives back locks of any names until then, and says how often.
-async fn work(session: leasehold::Session, client: u64, until: Instant) -> u32 {
+async fn work(session: Session, client: u64, until: Instant) -> u32 {
     let mut random = client * 7919 + 1;
     let mut next = |below: u64| {
         random = random
