@@ -53,6 +53,8 @@ fn main() -> ExitCode {
     if is_peer() {
         peer_main(None);
     }
+    // What is wrong with them ends the program, which must not have started servers then.
+    let _ = libtest_mimic::Arguments::from_args();
     let rotation = env::var("LEASEHOLD_TEST_ROTATION").ok();
     let rotation = rotation.and_then(|text| text.parse::<usize>().ok());
     let variants = STORES.iter().filter(|store| store.is_variant);
