@@ -151,7 +151,7 @@ fn start(program: &Program, setting: &Setting, mark: &str, log: &Path) -> std::i
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log.try_clone()?);
-    // What somebody tries by hand in this shell is not for all of the tests.
+    // A variable that was set in this shell for a single test is not for all of them.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LEASEHOLD_") {
             command.env_remove(name);

@@ -46,12 +46,14 @@ pub(crate) fn cargo<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> 
     command
 }
 
-/// How long an installation or a build may take.
-const LIMIT: Duration = Duration::from_secs(1800);
-
-/// Runs a command to its end, which has to come within half an hour.
+/// Runs a command to its end. It stays with the terminal: `sudo` may ask for a password, and
+/// an interrupt reaches it.
 pub(crate) fn run(command: &mut Command) -> Outcome {
-    run_within(LIMIT, command)
+    let line = line(command);
+    println!("$ {line}");
+    let child = command.stdin(Stdio::null()).spawn();
+    let mut child = child.map_err(|error| format!("`{line}` did not start: {error}"))?;
+    ended(&line, &mut child, Duration::MAX)
 }
 
 /// Runs a command and ends it, with all that it started, when it takes longer than the
@@ -61,15 +63,24 @@ pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Outcome {
     println!("$ {line}");
     let group = in_group(command.stdin(Stdio::null()));
     let mut group = group.map_err(|error| format!("`{line}` did not start: {error}"))?;
+    ended(&line, &mut group.child, limit)
+}
+
+/// What comes of a command; it is killed when it takes longer than the limit.
+pub(crate) fn ended(line: &str, child: &mut Child, limit: Duration) -> Outcome {
     let started = Instant::now();
     loop {
-        match group.child.try_wait() {
+        match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
             Ok(Some(status)) => return Err(format!("`{line}` failed: {status}")),
             Ok(None) if started.elapsed() < limit => thread::sleep(Duration::from_millis(20)),
             Ok(None) => {
                 let seconds = limit.as_secs_f32();
-                return Err(format!("`{line}` was killed after {seconds} s"));
+                let killed = child.kill().and_then(|()| child.wait());
+                return Err(match killed {
+                    Ok(_) => format!("`{line}` was killed after {seconds} s"),
+                    Err(error) => format!("`{line}` could not be killed: {error}"),
+                });
             }
             Err(error) => return Err(format!("`{line}` could not be waited for: {error}")),
         }

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// How long all doc tests may take to build and run.
 const DOC_LIMIT: Duration = Duration::from_secs(600);
 
+/// How long it may take to install and build what the tests need.
+const TOOLS_LIMIT: Duration = Duration::from_secs(1800);
+
 /// How long one example may take to run.
 const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -63,10 +66,7 @@ impl Options {
     }
 
     /// What test programs find in their environment.
-    ///
-    /// # Errors
-    /// If it is not known which variant of a store runs in full.
-    fn variables(&self) -> Result<Vec<(String, String)>, String> {
+    fn variables(&self) -> Vec<(String, String)> {
         let mut variables = match self.extent {
             Extent::Quick => vec![("LEASEHOLD_TEST_QUICK", "1".to_owned())],
             Extent::Usual => vec![
@@ -85,12 +85,11 @@ impl Options {
             "LEASEHOLD_TEST_WITHOUT",
             clients::all_without(&tools::all_without(&self.without)).join(","),
         ));
-        let no_commit = "git does not tell the commit, which says which variant of a store runs \
-             in full: name one with --rotation N";
-        let rotation = self.rotation.or_else(of_commit).ok_or(no_commit)?;
+        // Without a commit it is the first; the end of the run names it in any case.
+        let rotation = self.rotation.or_else(of_commit).unwrap_or_default();
         variables.push(("LEASEHOLD_TEST_ROTATION", rotation.to_string()));
         let owned = |(name, value): (&str, String)| (name.to_owned(), value);
-        Ok(variables.into_iter().map(owned).collect())
+        variables.into_iter().map(owned).collect()
     }
 }
 
@@ -123,19 +122,13 @@ pub(crate) fn test(options: &Options) -> bool {
     let (tests, examples): (Vec<_>, Vec<_>) = programs
         .into_iter()
         .partition(|program| program.kind == Kind::Test);
-    let (variables, unclear) = match options.variables() {
-        Ok(variables) => (variables, None),
-        Err(why) => (Vec::new(), Some(why)),
-    };
+    let variables = options.variables();
     let mut summary = String::new();
     report.step("tests", || {
         let tests = match is_quick {
             true => tests.into_iter().filter(programs::is_quick).collect(),
             false => tests,
         };
-        if let Some(why) = unclear {
-            return Err(why);
-        }
         let runs = suite::run(tests, &variables)?;
         summary = suite::summary(&runs) + &left_out(&runs);
         let failed = runs.iter().filter(|(_, run)| !run.has_passed());
@@ -220,14 +213,11 @@ fn tools_beside(without: &[String]) -> Outcome {
     }
     let errors = output.try_clone().map_err(wrong)?;
     tools.stdin(Stdio::null()).stdout(output).stderr(errors);
-    let status = tools.status().map_err(wrong)?;
-    match status.success() {
-        true => Ok(()),
-        false => {
-            println!("{}", suite::last_lines(&log, LAST_LINES));
-            Err(format!("all of it: {}", log.display()))
-        }
-    }
+    let mut tools = tools.spawn().map_err(wrong)?;
+    shell::ended("cargo xtask tools", &mut tools, TOOLS_LIMIT).map_err(|why| {
+        println!("{}", suite::last_lines(&log, LAST_LINES));
+        format!("{why}; all of it: {}", log.display())
+    })
 }
 
 fn tools_log() -> Result<PathBuf, String> {
