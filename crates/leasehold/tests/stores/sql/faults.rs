@@ -43,7 +43,8 @@ async fn a_hold_and_a_wait_survive_the_end_of_every_connection(kind: Kind) {
     let inspector = site.inspector().await;
     for _ in 0..3 {
         site.end_connections();
-        queue_of(&inspector, "ledger", 2).await;
+        let queue = inspector.queue("ledger").await.unwrap();
+        assert_eq!(queue.claims.len(), 2);
         guard.check().unwrap();
     }
     both_survived(guard, waiting).await;
