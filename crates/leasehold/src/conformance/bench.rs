@@ -10,6 +10,7 @@ use super::wire::Wire;
 use crate::config::Config;
 use crate::engine::{Engine, Queue};
 use crate::error::{ErrorKind, Result};
+use crate::guard::Guard;
 use crate::inspector::Inspector;
 use crate::promises::Promises;
 use crate::random::random_u64;
@@ -187,6 +188,11 @@ pub(super) async fn open(store: &str, make: Option<MakeEngine>, ttl: Duration) -
             connect(&format!("{store}{join}ttl={}ms", ttl.as_millis())).await
         }
     }
+}
+
+/// The mutex, if it is free.
+pub(super) async fn try_lock(session: &Session, name: &str) -> Option<Guard> {
+    tried(|| async { session.mutex(name).try_lock().await }).await
 }
 
 /// The answer, which is bound to come.

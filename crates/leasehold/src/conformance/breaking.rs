@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, soon, tried};
+use super::bench::{Bench, soon, try_lock};
 use super::{Case, nothing, rwlock, tokens};
 use crate::error::ErrorKind;
 use crate::guard::Lost;
@@ -82,11 +82,7 @@ async fn a_release_after_the_break_does_not_touch_the_next_holder(bench: Bench) 
         .unwrap();
     drop(broken);
     let other = bench.session(TTL).await;
-    assert!(
-        tried(|| async { other.mutex(&name).try_lock().await })
-            .await
-            .is_none()
-    );
+    assert!(try_lock(&other, &name).await.is_none());
     next.check().unwrap();
     next.release().await.unwrap();
 }

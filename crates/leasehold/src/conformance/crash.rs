@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::bench::{Bench, soon, tried};
+use super::bench::{Bench, soon, try_lock};
 use super::{Case, Needs, fair, peers, tokens};
 use crate::promises::{Freed, Promises};
 
@@ -165,9 +165,5 @@ async fn a_process_that_ends_leaves_nothing(bench: Bench) {
     );
     peer.granted(&format!("lock {name}")).await;
     assert_eq!(peer.ask("close").await, "ok");
-    assert!(
-        tried(|| async { session.mutex(&name).try_lock().await })
-            .await
-            .is_some()
-    );
+    assert!(try_lock(&session, &name).await.is_some());
 }

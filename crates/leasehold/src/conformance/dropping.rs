@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, soon, tried};
+use super::bench::{Bench, soon, try_lock};
 use super::{Case, nothing};
 use crate::error::ErrorKind;
 use crate::guard::Lost;
@@ -70,12 +70,7 @@ async fn closing_gives_everything_back_and_returns_when_that_is_known(bench: Ben
     }
     soon("it closes", a.close()).await;
     for name in &names {
-        assert!(
-            tried(|| async { b.mutex(name).try_lock().await })
-                .await
-                .is_some(),
-            "{name}"
-        );
+        assert!(try_lock(&b, name).await.is_some(), "{name}");
     }
     for guard in guards {
         assert_eq!(guard.lost().await, Lost::Closed);
@@ -118,11 +113,7 @@ async fn a_guard_outlives_its_session(bench: Bench) {
         least = guard.valid_for();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(
-        tried(|| async { other.mutex(&name).try_lock().await })
-            .await
-            .is_none()
-    );
+    assert!(try_lock(&other, &name).await.is_none());
     drop(guard);
     drop(
         soon("the lock is free", other.mutex(&name).lock())
@@ -159,11 +150,7 @@ async fn a_guard_may_be_moved_to_another_task(bench: Bench) {
         guard.release().await.unwrap();
     });
     soon("it is released there", moved).await.unwrap();
-    assert!(
-        tried(|| async { other.mutex(&name).try_lock().await })
-            .await
-            .is_some()
-    );
+    assert!(try_lock(&other, &name).await.is_some());
 }
 
 async fn a_runtime_that_ends_while_holding_harms_nobody(bench: Bench) {

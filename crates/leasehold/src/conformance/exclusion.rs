@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::bench::{Bench, soon, tried};
+use super::bench::{Bench, soon, try_lock};
 use super::{Case, nothing, peers, semaphore};
 
 const TTL: Duration = Duration::from_secs(10);
@@ -30,22 +30,10 @@ async fn a_lock_is_held_by_one_at_a_time(bench: Bench) {
         bench.name(),
     );
     let guard = a.mutex(&name).lock().await.unwrap();
-    assert!(
-        tried(|| async { a.mutex(&name).try_lock().await })
-            .await
-            .is_none()
-    );
-    assert!(
-        tried(|| async { b.mutex(&name).try_lock().await })
-            .await
-            .is_none()
-    );
+    assert!(try_lock(&a, &name).await.is_none());
+    assert!(try_lock(&b, &name).await.is_none());
     guard.release().await.unwrap();
-    assert!(
-        tried(|| async { b.mutex(&name).try_lock().await })
-            .await
-            .is_some()
-    );
+    assert!(try_lock(&b, &name).await.is_some());
 }
 
 async fn two_names_are_two_locks(bench: Bench) {
@@ -119,11 +107,7 @@ async fn processes_exclude_each_other(bench: Bench) {
     bench.queue_of(&name, 2).await;
     guard.release().await.unwrap();
     peer.grant().await;
-    assert!(
-        tried(|| async { session.mutex(&name).try_lock().await })
-            .await
-            .is_none()
-    );
+    assert!(try_lock(&session, &name).await.is_none());
     assert_eq!(peer.ask("release").await, "ok");
     drop(
         soon("the peer has released", session.mutex(&name).lock())

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::bench::{Bench, soon, tried, until};
+use super::bench::{Bench, soon, try_lock, until};
 use super::wire::{Call, Fault};
 use super::{Case, fair, nothing};
 use crate::error::ErrorKind;
@@ -172,11 +172,7 @@ async fn a_release_after_the_loss_does_not_touch_the_same_sessions_next_hold(ben
     lost.release().await.unwrap_err();
     next.check().unwrap();
     let other = bench.session(TTL).await;
-    assert!(
-        tried(|| async { other.mutex(&name).try_lock().await })
-            .await
-            .is_none()
-    );
+    assert!(try_lock(&other, &name).await.is_none());
     next.release().await.unwrap();
 }
 
@@ -224,11 +220,7 @@ async fn a_hold_is_kept_for_longer_than_its_ttl(bench: Bench) {
     let start = Instant::now();
     while start.elapsed() < KEPT + SHORT {
         guard.check().unwrap();
-        assert!(
-            tried(|| async { other.mutex(&name).try_lock().await })
-                .await
-                .is_none()
-        );
+        assert!(try_lock(&other, &name).await.is_none());
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     guard.release().await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::bench::{Bench, soon, tried, until};
+use super::bench::{Bench, soon, tried, try_lock, until};
 use super::{Case, nothing};
 use crate::error::ErrorKind;
 
@@ -40,19 +40,11 @@ async fn lock_all_is_all_or_nothing(bench: Bench) {
         .unwrap();
     assert_eq!(guards.len(), 3);
     for name in &names {
-        assert!(
-            tried(|| async { a.mutex(name).try_lock().await })
-                .await
-                .is_none()
-        );
+        assert!(try_lock(&a, name).await.is_none());
     }
     guards.release().await.unwrap();
     for name in &names {
-        assert!(
-            tried(|| async { a.mutex(name).try_lock().await })
-                .await
-                .is_some()
-        );
+        assert!(try_lock(&a, name).await.is_some());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, tried};
+use super::bench::{Bench, try_lock};
 use super::{Case, nothing};
 use crate::error::ErrorKind;
 
@@ -98,16 +98,11 @@ async fn never_collide(bench: &Bench, mut names: Vec<String>) {
     let (a, b) = (bench.session(TTL).await, bench.session(TTL).await);
     let mut guards = Vec::new();
     for name in &names {
-        let guard = tried(|| async { a.mutex(name).try_lock().await }).await;
+        let guard = try_lock(&a, name).await;
         guards.push(guard.unwrap_or_else(|| panic!("{name:?} shares a lock with another name")));
     }
     for name in &names {
-        assert!(
-            tried(|| async { b.mutex(name).try_lock().await })
-                .await
-                .is_none(),
-            "{name:?}"
-        );
+        assert!(try_lock(&b, name).await.is_none(), "{name:?}");
         assert_eq!(bench.queue(name).await.claims.len(), 1, "{name:?}");
     }
     let listed = bench.inspector().names("").await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::bench::{Bench, soon, tried};
+use super::bench::{Bench, soon, try_lock};
 use super::{Case, Needs, fair, nothing, peers};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -137,11 +137,7 @@ async fn a_try_does_not_jump_the_queue(bench: Bench) {
     bench.queue_of(&name, 2).await;
     guard.release().await.unwrap();
     for session in [&a, &c] {
-        assert!(
-            tried(|| async { session.mutex(&name).try_lock().await })
-                .await
-                .is_none()
-        );
+        assert!(try_lock(session, &name).await.is_none());
     }
     let held = soon("the waiter gets it", waiting).await.unwrap().unwrap();
     held.release().await.unwrap();
@@ -157,11 +153,7 @@ async fn a_try_that_fails_writes_nothing(bench: Bench) {
     let inspector = bench.inspector();
     let before = bench.queue(&name).await;
     for _ in 0..10 {
-        assert!(
-            tried(|| async { b.mutex(&name).try_lock().await })
-                .await
-                .is_none()
-        );
+        assert!(try_lock(&b, &name).await.is_none());
         let after = bench.queue(&name).await;
         assert_eq!(after.claims.len(), 1);
         assert_eq!(after.claims[0].id, before.claims[0].id);

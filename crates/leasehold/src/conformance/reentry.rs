@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{Bench, soon, tried};
+use super::bench::{Bench, soon, tried, try_lock};
 use super::{Case, nothing};
 use crate::error::ErrorKind;
 use crate::owner::Owner;
@@ -39,17 +39,9 @@ async fn an_owner_enters_again_and_leaves_with_the_last_guard(bench: Bench) {
     assert_eq!(outer.token(), inner.token());
     outer.release().await.unwrap();
     drop(third);
-    assert!(
-        tried(|| async { other.mutex(&name).try_lock().await })
-            .await
-            .is_none()
-    );
+    assert!(try_lock(&other, &name).await.is_none());
     inner.release().await.unwrap();
-    assert!(
-        tried(|| async { other.mutex(&name).try_lock().await })
-            .await
-            .is_some()
-    );
+    assert!(try_lock(&other, &name).await.is_some());
 }
 
 async fn another_owner_of_the_process_waits(bench: Bench) {
@@ -94,9 +86,5 @@ async fn an_owner_that_was_evicted_does_not_enter_again(bench: Bench) {
 async fn a_mutex_is_not_entered_again(bench: Bench) {
     let (session, name) = (bench.session(TTL).await, bench.name());
     let _guard = session.mutex(&name).lock().await.unwrap();
-    assert!(
-        tried(|| async { session.mutex(&name).try_lock().await })
-            .await
-            .is_none()
-    );
+    assert!(try_lock(&session, &name).await.is_none());
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::bench::{Bench, soon, tried, until, when_over};
+use super::bench::{Bench, soon, tried, try_lock, until, when_over};
 use super::wire::{Call, Fault};
 use super::{Case, peers, promised};
 use crate::error::ErrorKind;
@@ -105,9 +105,7 @@ async fn a_stamp_leaves_no_claim(bench: Bench) {
     write.release().await.unwrap();
     let other = bench.name();
     session.rwlock(&other).stamp().await.unwrap();
-    let guard = tried(|| async { session.mutex(&other).try_lock().await })
-        .await
-        .unwrap();
+    let guard = try_lock(&session, &other).await.unwrap();
     guard.release().await.unwrap();
 }
 
