@@ -106,7 +106,7 @@ pub fn left_out(name: impl Into<String>, why: &str) -> Trial {
     trial.with_kind(why).with_ignored_flag(true)
 }
 
-/// Tells whoever reads the summary something that is no case.
+/// Adds a line to the summary of the run.
 pub fn note(text: &str) {
     tell("", "note", text);
 }

@@ -107,7 +107,7 @@ impl<T: Send + 'static> Drop for Lent<T> {
         let server = self.server.take();
         let mut servers = self.pool.servers();
         match server {
-            // Whoever fails may leave it standing still.
+            // A test that failed may have left it stopped.
             Some(server) if self.is_fit && !thread::panicking() => servers.idle.push(server),
             _ => servers.count -= 1,
         }

@@ -134,8 +134,8 @@ fn break_off() -> Outcome {
     Ok(())
 }
 
-/// `None` if it came as it must; what came if it is worth another try: nobody was
-/// hit, nobody was betrayed, or hardly anybody was granted anything. All else fails.
+/// `None` if it came as it must; what came if it is worth another try: the fault hit no
+/// holder, betrayed none, or left time for few grants. All else fails.
 fn run(
     store: &str,
     row: Row,

@@ -1,6 +1,6 @@
 //! Servers that one test has after another, empty: starting one takes longer than many
-//! tests do. Who changes settings or users of a server starts its own; who wants two takes
-//! the database first.
+//! tests do. A test that changes settings or users of a server starts its own; a test that
+//! needs two takes the database first.
 
 use testbed::Pool;
 use testbed::mysql::{DATABASE, Mysql};

@@ -70,7 +70,7 @@ pub(crate) async fn queue_of(inspector: &Inspector, name: &str, length: usize) {
     until_queue(inspector, name, |queue| queue.claims.len() == length).await;
 }
 
-/// Waits until somebody waits for what this guard holds, or held until a moment ago.
+/// Waits until another claim queues for what this guard holds, or held a moment ago.
 pub(crate) async fn queued_behind(inspector: &Inspector, guard: &Guard) {
     let is_other = |claim: &Claimant| claim.token != Some(guard.token());
     until_queue(inspector, guard.name(), |queue| {
@@ -89,7 +89,7 @@ async fn until_queue(inspector: &Inspector, name: &str, is_so: impl Fn(&Queue) -
     waited.expect("the queue comes to be so");
 }
 
-/// Somebody who waits for a lock in the background.
+/// A task that waits for a lock.
 pub(crate) fn wait_for_lock(session: &Session, name: &str) -> JoinHandle<Guard> {
     let mutex = session.mutex(name);
     tokio::spawn(async move { mutex.lock_within(LONG).await.unwrap() })

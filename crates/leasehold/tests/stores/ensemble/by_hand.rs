@@ -26,7 +26,7 @@ async fn a_held_claim_that_was_deleted_by_hand_is_lost<E: Ensemble>() {
     assert!(again.token() > guard.token());
 }
 
-/// The claim of a waiter gets in the way of somebody, and comes again as another.
+/// The harm removes the claim of a waiter; the waiter queues again with another.
 async fn queues_again<E: Ensemble>(options: &str, harm: impl Fn(&E, &Claim)) {
     let ensemble = E::one();
     let one = session(&ensemble.url(), options).await;

@@ -11,8 +11,8 @@ const OFTEN: Duration = Duration::from_millis(20);
 /// How a cable is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Nothing goes through, and nobody is told. What was sent meanwhile arrives when
-    /// the cable is mended, as TCP has it.
+    /// Nothing goes through, and neither side sees an error. What was sent meanwhile
+    /// arrives when the cable is mended, as TCP has it.
     Silent,
     /// Connections end, and new ones end at once.
     Torn,

@@ -63,8 +63,8 @@ async fn cut_from_its_member_with_a_reset_a_hold_survives<E: Ensemble>() {
     survives_cuts::<E>(Cut::Torn).await;
 }
 
-/// Whoever is cut off from all members knows that its hold is lost before anybody else
-/// can have the lock.
+/// A holder that is cut off from all members finds its hold lost before another session
+/// is granted the lock.
 async fn is_lost_before_another_holds<E: Ensemble>(how: Cut) {
     let (_folder, ensemble) = ensemble::<E>(3);
     let (cables, url) = cables(&ensemble);

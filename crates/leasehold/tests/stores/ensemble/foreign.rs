@@ -18,7 +18,7 @@ const KEPT: Duration = Duration::from_secs(30);
 /// A ttl that is meant to end.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// Somebody else's program, killed when it is dropped.
+/// A program with another library, killed when it is dropped.
 pub(crate) struct Foreign {
     child: Child,
     lines: Receiver<String>,
@@ -32,7 +32,7 @@ impl Foreign {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
-            // Whoever does not listen any more does not want to know.
+            // The test may have stopped reading.
             lines.for_each(|line| drop(sender.send(line)));
         });
         Self { child, lines }

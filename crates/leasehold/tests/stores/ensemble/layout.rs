@@ -20,7 +20,7 @@ async fn locks_below_a_lock_are_not_in_its_way<E: Ensemble>() {
         below.push(lock(&one, &format!("a/{number:x}")).await);
     }
     let tried = try_lock(&other, "a").await;
-    tried.expect("nobody has it").release().await.unwrap();
+    tried.expect("it is free").release().await.unwrap();
     let guard = lock(&other, "a").await;
     assert!(try_lock(&one, "a").await.is_none());
     let waiting = wait_for_lock(&one, "a");

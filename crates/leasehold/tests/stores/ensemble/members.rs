@@ -138,8 +138,7 @@ async fn a_hold_survives_a_restart_of_the_only_member<E: Ensemble>() {
     assert!(waiting.await.unwrap().token() > token);
 }
 
-/// A request for a place that stays in a member which stands still, and comes when nobody
-/// wants it any more.
+/// A stopped member keeps a request for a place and carries it out after the caller gave up.
 async fn a_request_that_was_given_up_does_nothing_when_it_arrives_late<E: Ensemble>() {
     let (_folder, ensemble) = ensemble::<E>(3);
     let follower = ensemble.follower();
@@ -160,7 +159,7 @@ async fn a_request_that_was_given_up_does_nothing_when_it_arrives_late<E: Ensemb
     let url = ensemble.url_to(follower);
     let through = session(&url, OPTIONS).await;
     let guard = try_lock(&through, "ledger").await;
-    let guard = guard.expect("nobody is in the queue");
+    let guard = guard.expect("the queue is empty");
     queue_of(&inspector(&url).await, "ledger", 1).await;
     guard.release().await.unwrap();
 }

@@ -33,8 +33,8 @@ pub(crate) trait Ensemble: Send + Sized + 'static {
     const SCHEME: &'static str;
     /// What is said of a member that has no majority.
     const ALONE: &'static str;
-    /// With it a holder soon hears that its claim was deleted: etcd's finds it when it
-    /// renews, ZooKeeper's is told.
+    /// With it a holder soon knows that its claim was deleted: on etcd its renewal finds
+    /// out, on ZooKeeper a watch tells it.
     const HEARS: &'static str;
 
     /// Starts so many members in an empty folder.

@@ -100,8 +100,8 @@ impl Ensemble for Zookeeper {
     fn end_session(&self, claim: &Claim) {
         let mut client = self.client();
         let (_, owner) = client.stat(&claim.place).expect("it is there");
-        // Whoever has number and password has the session, and may end it. Its owner
-        // takes it back at once, perhaps before it is ended.
+        // Number and password are enough to end a session. Its owner takes it back at
+        // once, perhaps before it has ended.
         wait_for("the end of the session", || {
             Client::end_session(self.servers[0].port, owner, &password_of(owner));
             client.stat(&claim.place).err()

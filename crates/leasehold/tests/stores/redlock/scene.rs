@@ -86,7 +86,7 @@ pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     done.unwrap_or_else(|_| panic!("{what}: not within {LONG:?}"))
 }
 
-/// The lock, which nobody has. A node of a busy machine may answer too late to count; what
+/// The lock, which is free. A node of a busy machine may answer too late to count; what
 /// is left on one, if anything, is there for longer than this waits.
 pub(crate) async fn free(mutex: &Mutex) -> Guard {
     let deadline = Instant::now() + LONG / 3;

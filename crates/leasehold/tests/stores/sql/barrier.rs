@@ -11,7 +11,7 @@ cases! {
     nobody_is_taken_for_gone_by_a_server_that_was_replaced,
 }
 
-/// Two members inside, who renew long after the test is over.
+/// Two members inside, which renew long after the test is over.
 pub(crate) async fn two_inside(site: &Site) -> (Vec<Session>, Entered, Entered) {
     let sessions = vec![site.session("ttl=1h").await, site.session("ttl=1h").await];
     let enter = |session: &Session| {
@@ -28,7 +28,7 @@ async fn nobody_is_taken_for_gone_by_a_server_that_was_replaced(kind: Kind) {
     let leaving = tokio::spawn(first.leave());
     queue_of(&site.inspector().await, "load/test", 1).await;
     // As one that has not heard of the last renewals: a standby that took the place of
-    // another, or a server that was down meanwhile. Whoever looks in between would see only
+    // another, or a server that was down meanwhile. A look in between would see only
     // half of it.
     let replaced = kind.pick("server = 'another'", "started = started - 1000");
     site.sql(&format!(

@@ -75,7 +75,7 @@ async fn a_holder_that_was_passed_over_cannot_commit<DB: Client>(kind: Kind) {
         let error = DB::fence(&guard, tx).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost(Lost::Gone), "{error}");
     }
-    // Nor is any in anybody's way, as long as it is not rolled back.
+    // Nor does any hold up a waiter, as long as it is not rolled back.
     let third = site.session("ttl=60s").await;
     let waiting = wait_for_lock(&third, "account/1");
     queue_of(&site.inspector().await, "account/1", 2).await;
@@ -93,7 +93,7 @@ async fn nobody_is_granted_the_lock_before_the_commit<DB: Client>(kind: Kind) {
     DB::execute(&mut tx, pay).await.unwrap();
     expire(&site);
     let other = site.session("ttl=60s").await;
-    // It is over, and yet nobody gets it.
+    // It is over, and yet the lock stays taken.
     assert!(other.mutex("account/1").try_lock().await.unwrap().is_none());
     let waiting = wait_for_lock(&other, "account/1");
     let early = other.mutex("account/1");

@@ -27,8 +27,9 @@ async fn many_clients_on_many_names(kind: Kind, seconds: usize, sessions: usize,
     for _ in 0..sessions {
         opened.push(site.session("ttl=30s&connections=4").await);
     }
-    // Of several who insert the row of a new name at once InnoDB may undo one, who asks
-    // again; nobody hears of it. Locks that have their rows deadlock no more.
+    // When several sessions insert the row of a new name at once, InnoDB may undo one of
+    // them. The engine asks again, and no caller sees an error. Locks that have their rows
+    // deadlock no more.
     if kind != Kind::Postgres {
         use_all(&opened[..4]).await;
     }

@@ -184,7 +184,7 @@ async fn a_lost_opening_or_closing_leaves_no_session_for_long(kind: Kind) {
         way.fired().await;
         let claims = "select count(*) from leasehold.claim where ticket is not null";
         assert_eq!(site.sql(claims), "0", "{fault:?}");
-        // Whoever comes next removes those that have ended.
+        // The next session removes those that have ended.
         wait_for("no session", || {
             let now = kind.now();
             let left = format!("select count(*) from leasehold.session where expires > {now}");

@@ -1,5 +1,5 @@
-//! A server whose standby is gone, as one is that was replaced and is cut off: nothing
-//! commits there, and it tells nobody anything to go by.
+//! A server whose standby is gone. A primary that was replaced and cut off looks alike:
+//! nothing commits there, and no caller may act on what it says.
 
 use std::time::Duration;
 

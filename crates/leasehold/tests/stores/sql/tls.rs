@@ -28,7 +28,7 @@ struct Words {
     in_clear: &'static [&'static str],
     /// TLS if there is any.
     preferred: &'static str,
-    /// TLS with anybody.
+    /// TLS with any server.
     required: &'static str,
     /// With whom the authority vouches for.
     known: &'static str,
@@ -143,7 +143,7 @@ async fn only_an_authority_that_is_named_is_trusted(kind: Kind) {
         let why = kind.pick("no encryption", "");
         is_refused(&url(mode, None), ErrorKind::Denied, why).await;
     }
-    // Neither of these looks at who it is.
+    // Neither of these checks whose certificate it is.
     for mode in [of.preferred, of.required] {
         works(&url(mode, None)).await;
     }

@@ -9,7 +9,7 @@ use crate::ensemble::{Foreign, Ours, client, counts, lacks, shares};
 
 const NAME: &str = "shared/ledger";
 
-/// Somebody else's library, and how we share its locks.
+/// Another library, and how we share its locks.
 #[derive(Clone, Copy)]
 struct Library {
     client: &'static str,
